@@ -1,0 +1,1 @@
+"""The program: its settings, its processes, its doors and its command line."""

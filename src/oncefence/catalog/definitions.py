@@ -1,0 +1,149 @@
+"""L1: a provider as data. This is what a pack file (`oncefence.pack/1`) may hold (C560)."""
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, PlainSerializer
+
+from oncefence.catalog.answers import ResponseContract
+from oncefence.catalog.canonical import FileModel, FrozenMap, Model, plain, read_only
+from oncefence.catalog.errors import PayloadRefused
+from oncefence.catalog.freeze import ClearRule, FieldType
+from oncefence.catalog.lookup import LookupDefinition
+from oncefence.catalog.names import (
+    DeadlineMs,
+    DottedName,
+    FieldName,
+    HeaderName,
+    HeaderValue,
+    Name,
+    Pattern,
+)
+from oncefence.catalog.templates import (
+    REMOTE_ID,
+    check_body,
+    check_path,
+    check_template,
+    expand,
+    variables,
+)
+
+PACK_FORMAT = "oncefence.pack/1"
+
+
+def _base_url(url: str) -> str:
+    parts = urlsplit(url)
+    plain_host = f"https://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
+    if not parts.hostname or url != plain_host:
+        raise ValueError(
+            "must be https:// with a lower-case host and nothing after it; "
+            "put the rest into each operation's path"
+        )
+    return url
+
+
+def _token_template(template: str) -> str:
+    if variables(check_template(template, ("token",))) != ["token"]:
+        raise ValueError("must use {token} exactly once")
+    return template
+
+
+def _query_template(template: str) -> str:
+    return check_template(template, (REMOTE_ID,))
+
+
+def _json_media_type(media_type: str) -> str:
+    kind = media_type.partition(";")[0].strip()
+    if kind != "application/json" and not (
+        kind.startswith("application/") and kind.endswith("+json")
+    ):
+        raise ValueError("must be application/json or application/...+json")
+    return media_type
+
+
+BodyTemplate = Annotated[
+    object, AfterValidator(check_body), AfterValidator(read_only), PlainSerializer(plain)
+]
+Headers = Annotated[FrozenMap[HeaderName, HeaderValue], Field(max_length=16)]
+
+
+class AuthRule(Model):
+    """How a request names its principal; the token itself is never catalog data."""
+
+    scheme: Literal["bearer"]
+    header: HeaderName = "Authorization"
+    template: Annotated[str, AfterValidator(_token_template)] = "Bearer {token}"
+
+    def header_for(self, token: str) -> tuple[str, str]:
+        """
+        The header that carries `token`; it is built for one send and stored nowhere (C9).
+
+        Raises:
+            PayloadRefused: The token cannot stand in a header. It is not repeated.
+        """
+        if not re.fullmatch(r"[!-~]+", token):
+            raise PayloadRefused("token", "must be printable ASCII without blanks")
+        return self.header, expand(self.template, {"token": token}, str)
+
+
+class TraceHeaders(Model):
+    """Headers that carry our own ids to the provider, where it does not mind them (C245)."""
+
+    attempt_header: HeaderName | None = None
+    command_header: HeaderName | None = None
+
+
+class FieldDefinition(Model):
+    """A field of a remote object that operations may write."""
+
+    type: FieldType
+    clear: ClearRule = ClearRule.REFUSE
+    max_length: int | None = Field(default=None, ge=1)
+
+
+class ObjectDefinition(Model):
+    """A kind of remote record, the form of its ids and its writable fields."""
+
+    remote_id: Pattern
+    fields: FrozenMap[FieldName, FieldDefinition] = Field(min_length=1)
+
+
+class RequestTemplate(Model):
+    """What is sent besides method and path."""
+
+    media_type: Annotated[HeaderValue, AfterValidator(_json_media_type)] = "application/json"
+    query: FrozenMap[str, Annotated[str, AfterValidator(_query_template)]] = Field(
+        default_factory=dict
+    )
+    headers: Headers = Field(default_factory=dict)
+    body: BodyTemplate
+
+
+class OperationDefinition(Model):
+    """One write of fields to an existing remote record, and what each answer to it means."""
+
+    object: Name
+    method: Literal["PATCH", "PUT", "POST"]
+    path: Annotated[str, AfterValidator(check_path)]
+    endpoint_class: DottedName
+    total_deadline_ms: DeadlineMs = 8_000
+    # "none": no idempotency key, so a send that may have arrived is never repeated (C563).
+    replay: Literal["none"]
+    request: RequestTemplate
+    answer: ResponseContract
+    lookup: LookupDefinition | None = None
+
+
+class ProviderPack(FileModel):
+    """One provider: where it is, how it is spoken to, and what it can be asked to do."""
+
+    format: Literal["oncefence.pack/1"]
+    name: Name
+    display_name: str = Field(min_length=1, max_length=100)
+    base_url: Annotated[str, AfterValidator(_base_url)]
+    auth: AuthRule
+    headers: Headers = Field(default_factory=dict)
+    trace: TraceHeaders = TraceHeaders()
+    objects: FrozenMap[Name, ObjectDefinition] = Field(min_length=1)
+    operations: FrozenMap[DottedName, OperationDefinition] = Field(min_length=1)

@@ -1,0 +1,1 @@
+"""The migrations, in order; run by `oncefence migrate` alone."""

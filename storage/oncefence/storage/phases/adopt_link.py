@@ -1,0 +1,114 @@
+"""Adopting: an existing remote record is linked to a local subject."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from oncefence.domain.errors import NoSuchTarget, Refused
+from oncefence.domain.ids import LinkId, OrgId, derived_id, named_id
+from oncefence.domain.remote_link import LinkState
+from oncefence.storage import audit, remote_links
+from oncefence.storage.engine import constraint_name, run_phase
+
+BINDING = text(
+    "SELECT binding_id FROM oncefence.principal_bindings WHERE org_id = :org AND name = :name"
+)
+PRESENT = text(
+    "SELECT link_id, remote_object, remote_id FROM oncefence.remote_links"
+    " WHERE org_id = :org AND binding_id = :binding AND local_object = :local_object"
+    " AND subject = :subject AND state <> 'retired'"
+)
+
+
+@dataclass(eq=False)
+class LinkTaken(Refused):
+    """The subject, or the remote record, is linked otherwise; identities are never guessed."""
+
+    which: str
+
+    def __str__(self) -> str:
+        return f"the {self.which} has a link already; retire that one first"
+
+
+async def adopt_link(
+    engine: AsyncEngine,
+    org: OrgId,
+    *,
+    binding_name: str,
+    local_object: str,
+    subject: str,
+    remote_object: str,
+    remote_id: str,
+    actor: str,
+) -> LinkId:
+    """
+    Link the subject to the remote record; the same link again is the same one.
+
+    Raises:
+        NoSuchTarget: The org has no principal binding of that name.
+        LinkTaken: Subject or remote record is linked to something else.
+    """
+
+    async def transaction() -> LinkId:
+        async with engine.begin() as connection:
+            binding = (
+                await connection.execute(BINDING, {"org": org, "name": binding_name})
+            ).scalar_one_or_none()
+            if binding is None:
+                raise NoSuchTarget(
+                    kind="principal binding",
+                    name=binding_name,
+                    remedy="make it with `oncefence binding add`",
+                )
+            place = {
+                "org": org,
+                "binding": binding,
+                "local_object": local_object,
+                "subject": subject,
+            }
+            present = (await connection.execute(PRESENT, place)).one_or_none()
+            if present is not None:
+                if (present.remote_object, present.remote_id) != (remote_object, remote_id):
+                    raise LinkTaken(which="local subject")
+                return LinkId(present.link_id)
+            link = LinkId(
+                derived_id(
+                    named_id("link", org, binding, local_object, subject),
+                    remote_object,
+                    remote_id,
+                )
+            )
+            await remote_links.add(
+                connection,
+                {
+                    "org_id": org,
+                    "link_id": link,
+                    "binding_id": binding,
+                    "local_object": local_object,
+                    "subject": subject,
+                    "remote_object": remote_object,
+                    "remote_id": remote_id,
+                    "state": LinkState.ACTIVE.value,
+                },
+            )
+            await audit.add(
+                connection,
+                org,
+                actor=actor,
+                act="link.adopt",
+                subject_kind="remote_link",
+                subject_id=str(link),
+            )
+            return link
+
+    try:
+        return await run_phase("adopt_link", transaction)
+    except Exception as error:
+        taken = {
+            "one_live_link_per_subject": "local subject",
+            "one_live_link_per_remote_record": "remote record",
+        }.get(constraint_name(error) or "")
+        if taken is not None:
+            raise LinkTaken(which=taken) from None
+        raise

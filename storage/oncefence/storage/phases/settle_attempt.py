@@ -1,0 +1,102 @@
+"""Settling: outcome, WorkItem, Execution, completion and lookup item, in one transaction."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from oncefence.domain.effect import Outcome
+from oncefence.domain.errors import FenceLost
+from oncefence.domain.fence import Fence
+from oncefence.domain.ids import AttemptId, WorkId
+from oncefence.domain.limits import Limits
+from oncefence.storage.engine import one_statement, run_phase
+
+SETTLE = text(
+    "SELECT * FROM oncefence.settle_attempt_v1(:org, :work, :attempt, :token, :epoch, :outcome,"
+    " :may_have_applied, :failure_class, :status, CAST(:receipt AS jsonb),"
+    " CAST(:phases AS jsonb), :answer, :as_of, :run_after, :attempts_max, :first_lookup_at)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnd:
+    """How an attempt ended, as its starter saw it. Nothing in it is secret but the answer."""
+
+    outcome: Outcome
+    may_have_applied: bool
+    failure_class: str | None
+    response_status: int | None
+    receipt: Mapping[str, str]
+    phases: Mapping[str, Any]
+    sealed_answer: bytes | None
+    retry_after_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Where both lifecycles stand now, and what is due next."""
+
+    item_state: str
+    execution_status: str
+    failure_class: str | None
+    lookup_work: WorkId | None
+    next_due: datetime | None
+
+
+async def settle_attempt(
+    engine: AsyncEngine,
+    fence: Fence,
+    attempt: AttemptId,
+    end: AttemptEnd,
+    *,
+    as_of: datetime,
+    limits: Limits,
+) -> Settled:
+    """
+    Settle the attempt by the claim that started it; again is the same (C81, C146).
+
+    Raises:
+        FenceLost: Somebody settled it as lost meanwhile. The answer belongs in the evidence.
+        StoreUnavailable: Ask again: it may be settled.
+    """
+
+    async def transaction() -> Row[Any]:
+        async with one_statement(engine).connect() as connection:
+            found = await connection.execute(
+                SETTLE,
+                {
+                    "org": fence.org,
+                    "work": fence.work,
+                    "attempt": attempt,
+                    "token": fence.token,
+                    "epoch": fence.epoch,
+                    "outcome": end.outcome.value,
+                    "may_have_applied": end.may_have_applied,
+                    "failure_class": end.failure_class,
+                    "status": end.response_status,
+                    "receipt": json.dumps(dict(end.receipt)),
+                    "phases": json.dumps(dict(end.phases)),
+                    "answer": end.sealed_answer,
+                    "as_of": as_of,
+                    "run_after": as_of + timedelta(seconds=end.retry_after_seconds),
+                    "attempts_max": limits.attempts_max,
+                    "first_lookup_at": as_of + timedelta(seconds=limits.first_lookup_seconds),
+                },
+            )
+            return found.one()
+
+    row = await run_phase("settle_attempt", transaction)
+    if row.verdict == "fence_lost":
+        raise FenceLost(verb="settle")
+    return Settled(
+        item_state=row.item_state,
+        execution_status=row.execution_status,
+        failure_class=row.failure_class,
+        lookup_work=WorkId(row.lookup_work_id) if row.lookup_work_id else None,
+        next_due=row.next_due,
+    )

@@ -1,0 +1,157 @@
+"""Settling a lookup: its row, and either the end of the investigation or the next wait."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from oncefence.domain import ids
+from oncefence.domain.effect import Disposition
+from oncefence.domain.errors import FenceLost
+from oncefence.domain.fence import Fence
+from oncefence.domain.ids import AttemptId, EvidenceId, ExecutionId
+from oncefence.domain.limits import Limits
+from oncefence.domain.lookup import Grade, Verdict, conclude
+from oncefence.storage import effect_attempts, executions, lookups, work_items
+from oncefence.storage.engine import run_phase
+
+COMPLETE = text("SELECT oncefence.add_completion(:org, :execution)")
+PROOF = text(
+    "SELECT evidence_id FROM oncefence.attempt_evidence"
+    " WHERE org_id = :org AND attempt_id = :attempt AND kind = 'unsent' LIMIT 1"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupEnd:
+    """What one lookup found; safe to store and to show."""
+
+    verdict: Verdict
+    reading: str
+    grade: Grade
+    response_status: int | None
+    receipt: Mapping[str, str]
+    phases: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupSettled:
+    """Where the execution stands now; `next_due` is set while the investigation goes on."""
+
+    execution_status: str
+    next_due: datetime | None
+
+
+async def settle_lookup(
+    engine: AsyncEngine,
+    fence: Fence,
+    end: LookupEnd,
+    *,
+    is_sensitive: bool,
+    as_of: datetime,
+    limits: Limits,
+) -> LookupSettled:
+    """
+    Write the lookup and do what its verdict does (C268 to C272); again is the same.
+
+    Raises:
+        FenceLost: The claim was lost; somebody else looks, or somebody else settled it.
+    """
+
+    async def transaction() -> LookupSettled:
+        async with engine.begin() as connection:
+            item = await work_items.lock(connection, fence.org, fence.work)
+            if (
+                item is None
+                or item.state != "processing"
+                or item.lease_token != fence.token
+                or item.ownership_epoch != fence.epoch
+            ):
+                return await _settled_before(connection, fence)
+            attempt = await effect_attempts.lock(connection, fence.org, AttemptId(item.attempt_id))
+            assert attempt is not None, "a lookup item names its attempt"
+            execution = await executions.lock(connection, fence.org, ExecutionId(item.execution_id))
+            spent = await lookups.tries_spent(connection, fence.org, fence.work)
+            does = conclude(end.verdict, tries_before=spent, is_sensitive=is_sensitive)
+            await lookups.add(
+                connection,
+                {
+                    "org_id": fence.org,
+                    "lookup_id": ids.lookup_id(fence.work, fence.epoch),
+                    "execution_id": item.execution_id,
+                    "attempt_id": item.attempt_id,
+                    "work_id": fence.work,
+                    "ownership_epoch": fence.epoch,
+                    "try_": spent + 1 if does.spends_try else None,
+                    "reading": end.reading,
+                    "verdict": end.verdict.value,
+                    "grade": end.grade.value,
+                    "response_status": end.response_status,
+                    "provider_receipt": dict(end.receipt),
+                    "phases": dict(end.phases),
+                },
+            )
+            if does.execution_status is None:
+                assert does.next_wait_seconds is not None, "an open investigation waits"
+                due = as_of + timedelta(seconds=does.next_wait_seconds * limits.time_scale)
+                await work_items.leave(
+                    connection,
+                    fence,
+                    target="retry",
+                    trigger="defer",
+                    due=due,
+                    summary=end.reading,
+                )
+                return LookupSettled(execution_status=execution.status, next_due=due)
+            if does.disposition is not None:
+                proof = None
+                if does.disposition is Disposition.NO_EFFECT_PROOF:
+                    found = await connection.execute(
+                        PROOF, {"org": fence.org, "attempt": item.attempt_id}
+                    )
+                    proof = EvidenceId(found.scalar_one())
+                await effect_attempts.dispose(connection, attempt, does.disposition, proof)
+            await work_items.leave(
+                connection, fence, target="succeeded", trigger="finish", summary=end.reading
+            )
+            assert does.execution_trigger is not None, "a settling verdict has its trigger"
+            await executions.move(
+                connection,
+                execution,
+                target=does.execution_status,
+                trigger=does.execution_trigger,
+                failure_class=(
+                    None if does.execution_status == "succeeded" else f"lookup_{end.verdict.value}"
+                ),
+                settled_by="investigator",
+                evidence_grade=end.grade.value,
+            )
+            await connection.execute(COMPLETE, {"org": fence.org, "execution": item.execution_id})
+            return LookupSettled(execution_status=does.execution_status, next_due=None)
+
+    return await run_phase("settle_lookup", transaction)
+
+
+async def _settled_before(connection: AsyncConnection, fence: Fence) -> LookupSettled:
+    """The answer to an earlier COMMIT of this very lookup was lost, or the claim was."""
+    row = (
+        await connection.execute(
+            text(
+                "SELECT e.status, w.state, w.run_after FROM oncefence.lookups AS l"
+                " JOIN oncefence.executions AS e"
+                "   ON e.org_id = l.org_id AND e.execution_id = l.execution_id"
+                " JOIN oncefence.work_items AS w"
+                "   ON w.org_id = l.org_id AND w.work_id = l.work_id"
+                " WHERE l.org_id = :org AND l.lookup_id = :lookup"
+            ),
+            {"org": fence.org, "lookup": ids.lookup_id(fence.work, fence.epoch)},
+        )
+    ).one_or_none()
+    if row is None:
+        raise FenceLost(verb="settle lookup")
+    return LookupSettled(
+        execution_status=row.status, next_due=row.run_after if row.state == "retry" else None
+    )

@@ -1,0 +1,238 @@
+-- Claim, locks, checks and the dispatch mark in one transaction and one trip.
+-- Lock order: item, execution, link, generation. Lock first, then decide: each decision is a
+-- statement of its own after the lock, so it reads what the lock's last holder wrote.
+CREATE FUNCTION start_attempt_v1(
+    p_org text, p_work uuid, p_as_of timestamptz, p_owner uuid, p_token uuid,
+    p_lease_margin interval, p_claims_lost_max integer, p_engine_capability integer,
+    OUT verdict text, OUT until timestamptz, OUT failure_class text, OUT execution_status text,
+    OUT attempt_id uuid, OUT epoch bigint, OUT ordinal integer, OUT command_id uuid,
+    OUT execution_id uuid, OUT view_id uuid, OUT view_digest text, OUT operation text,
+    OUT provider text, OUT base_url text, OUT is_local boolean, OUT remote_id text,
+    OUT deadline_ms integer, OUT started_at timestamptz, OUT request_ciphertext bytea,
+    OUT request_wrapped_key bytea, OUT request_key_id text, OUT generation_id uuid,
+    OUT binding_id uuid, OUT token_version integer, OUT token_ciphertext bytea,
+    OUT token_wrapped_key bytea, OUT token_key_id text, OUT idempotency_key text, OUT lookup_work_id uuid
+)
+LANGUAGE plpgsql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
+DECLARE
+    item work_items;
+    execution executions;
+    command commands;
+    link remote_links;
+    generation binding_generations;
+    attempt effect_attempts;
+    is_reclaim boolean := false;
+    is_resumed boolean := false;
+    obstacle text;
+    doubted boolean;
+BEGIN
+    SELECT * INTO item FROM work_items AS w
+     WHERE w.org_id = p_org AND w.work_id = p_work FOR UPDATE;
+    IF NOT FOUND THEN
+        verdict := 'no_such_item';
+        RETURN;
+    END IF;
+    IF item.state = 'processing' THEN
+        SELECT * INTO attempt FROM effect_attempts AS a
+         WHERE a.org_id = p_org AND a.work_id = p_work
+           AND a.started_at IS NOT NULL AND a.settled_at IS NULL;
+        IF FOUND AND item.lease_token = p_token AND attempt.lease_token = p_token THEN
+            -- The answer to this very claim's COMMIT was lost: the mark is ours and stands.
+            is_resumed := true;
+        ELSIF FOUND THEN
+            -- Whoever finds an attempt started and unsettled never sends. Until its lease ends
+            -- the starter may still settle it; after that anyone settles it as lost.
+            verdict := CASE WHEN item.lease_until > clock_timestamp()
+                            THEN 'in_flight' ELSE 'attempt_lost' END;
+            until := item.lease_until;
+            attempt_id := attempt.attempt_id;
+            RETURN;
+        ELSIF item.lease_until > clock_timestamp() THEN
+            verdict := 'in_flight';
+            until := item.lease_until;
+            RETURN;
+        ELSE
+            is_reclaim := true;
+        END IF;
+    ELSIF item.state NOT IN ('pending', 'retry') THEN
+        verdict := 'finished';
+        RETURN;
+    ELSIF item.run_after > p_as_of THEN
+        verdict := 'not_due';
+        until := item.run_after;
+        RETURN;
+    END IF;
+    SELECT * INTO command FROM commands AS c
+     WHERE c.org_id = p_org AND c.command_id = item.command_id;
+    IF NOT is_resumed THEN
+        IF item.engine_capability > p_engine_capability THEN
+            verdict := 'needs_newer_engine';
+            RETURN;
+        END IF;
+
+        -- An earlier item of either lane goes first while it waits, is held, or its attempt is in
+        -- doubt. Sequences are drawn under the lane's lock, so every earlier one is visible here.
+        PERFORM FROM work_items AS w
+          WHERE w.org_id = p_org AND w.state IN ('pending', 'processing', 'retry')
+            AND w.source_lane = item.source_lane AND w.source_sequence < item.source_sequence;
+        IF NOT FOUND THEN
+            PERFORM FROM work_items AS w
+              WHERE w.org_id = p_org AND w.state IN ('pending', 'processing', 'retry')
+                AND w.target_lane = item.target_lane AND w.target_sequence < item.target_sequence;
+        END IF;
+        IF NOT FOUND THEN
+            PERFORM FROM effect_attempts AS a
+              WHERE a.org_id = p_org
+                AND (a.source_lane = item.source_lane OR a.target_lane = item.target_lane)
+                AND a.command_id <> item.command_id
+                AND (a.outcome IS NULL
+                     OR (a.may_have_applied AND a.disposition IS NULL AND a.superseded_by IS NULL));
+        END IF;
+        IF FOUND THEN
+            verdict := 'lane_blocked';
+            RETURN;
+        END IF;
+
+        SELECT * INTO execution FROM executions AS e
+         WHERE e.org_id = p_org AND e.execution_id = item.execution_id FOR UPDATE;
+        IF execution.status NOT IN ('accepted', 'retrying') THEN
+            RAISE EXCEPTION 'work item %: waits, but its execution is %', p_work, execution.status
+                USING ERRCODE = 'OF040';
+        END IF;
+        SELECT * INTO link FROM remote_links AS l
+         WHERE l.org_id = p_org AND l.link_id = command.link_id FOR SHARE;
+        SELECT * INTO generation FROM binding_generations AS g
+         WHERE g.org_id = p_org AND g.generation_id = command.generation_id FOR SHARE;
+
+        IF link.state <> 'active' OR link.version <> command.link_version THEN
+            obstacle := 'link_changed';
+        ELSIF generation.state <> 'current' THEN
+            obstacle := 'binding_generation_stale';
+        ELSIF is_reclaim AND item.claims_lost + 1 >= p_claims_lost_max THEN
+            obstacle := 'poison';
+        END IF;
+        SELECT EXISTS (SELECT FROM effect_attempts AS a
+                        WHERE a.org_id = p_org AND a.command_id = command.command_id
+                          AND a.may_have_applied AND a.disposition IS NULL) INTO doubted;
+        IF obstacle IS NULL AND doubted AND NOT (
+                command.idempotency_key IS NOT NULL
+                AND p_as_of + make_interval(secs => command.deadline_ms / 1000.0) < (
+                    SELECT min(a.started_as_of) FROM effect_attempts AS a
+                     WHERE a.org_id = p_org AND a.command_id = command.command_id)
+                    + make_interval(secs => command.replay_window_seconds)) THEN
+            obstacle := 'outcome_unknown';
+        END IF;
+        IF obstacle IS NOT NULL THEN
+            -- Nothing is sent any more. What was never sent fails; what may have been is looked up.
+            UPDATE work_items AS w
+               SET state = CASE WHEN is_reclaim THEN 'dead' ELSE 'cancelled' END,
+                   via = CASE WHEN is_reclaim THEN 'give_up' ELSE 'cancel' END,
+                   lease_owner = NULL, lease_token = NULL, lease_until = NULL,
+                   failure_class = obstacle, changed_at = clock_timestamp()
+             WHERE w.org_id = p_org AND w.work_id = p_work;
+            UPDATE executions AS e
+               SET status = CASE WHEN doubted THEN 'unknown' ELSE 'failed' END,
+                   via = CASE WHEN doubted THEN 'safety_ended' ELSE 'cannot_proceed' END,
+                   failure_class = obstacle, changed_at = clock_timestamp(),
+                   settlements = e.settlements + (NOT doubted)::integer,
+                   settled_by = CASE WHEN NOT doubted THEN 'worker' END
+             WHERE e.org_id = p_org AND e.execution_id = execution.execution_id
+            RETURNING e.status INTO execution_status;
+            IF doubted THEN
+                SELECT a.attempt_id INTO attempt_id FROM effect_attempts AS a
+                 WHERE a.org_id = p_org AND a.command_id = command.command_id
+                   AND a.may_have_applied AND a.disposition IS NULL
+                 ORDER BY a.ordinal DESC LIMIT 1;
+                lookup_work_id := add_lookup_item(p_org, p_work, attempt_id, p_as_of);
+                until := p_as_of;
+            ELSE
+                PERFORM add_completion(p_org, execution.execution_id);
+            END IF;
+            verdict := 'cannot_proceed';
+            failure_class := obstacle;
+            command_id := command.command_id;
+            execution_id := execution.execution_id;
+            RETURN;
+        END IF;
+
+        BEGIN
+            UPDATE work_items AS w
+               SET state = 'processing', via = CASE WHEN is_reclaim THEN 'reclaim' ELSE 'claim' END,
+                   lease_owner = p_owner, lease_token = p_token,
+                   lease_until = clock_timestamp()
+                       + make_interval(secs => command.deadline_ms / 1000.0) + p_lease_margin,
+                   ownership_epoch = w.ownership_epoch + 1, attempt = w.attempt + 1,
+                   claims_lost = w.claims_lost + is_reclaim::integer, changed_at = clock_timestamp()
+             WHERE w.org_id = p_org AND w.work_id = p_work;
+        EXCEPTION WHEN unique_violation THEN
+            -- one_processing_per_target_lane: somebody came first through a gap that the
+            -- predicate above cannot close.
+            verdict := 'lane_blocked';
+            RETURN;
+        END;
+        epoch := item.ownership_epoch + 1;
+        attempt_id := derived_id(p_work || ':attempt:' || item.attempt + 1);
+        started_at := clock_timestamp();
+        UPDATE effect_attempts AS a SET superseded_by = start_attempt_v1.attempt_id
+         WHERE a.org_id = p_org AND a.command_id = command.command_id
+           AND a.may_have_applied AND a.disposition IS NULL AND a.superseded_by IS NULL;
+        INSERT INTO effect_attempts (org_id, attempt_id, command_id, execution_id, work_id, ordinal,
+            source_lane, target_lane, method, relative_target, safe_headers, body_address,
+            idempotency_key, lease_token, ownership_epoch, lease_owner, generation_id, token_version,
+            link_id, link_version, validation, quota, prepared_at, started_at, started_as_of,
+            deadline_ms)
+        VALUES (p_org, start_attempt_v1.attempt_id, command.command_id, execution.execution_id, p_work,
+            execution.attempt + 1, item.source_lane, item.target_lane, command.request_method,
+            command.request_target, command.request_headers, command.request_body_address,
+            command.idempotency_key, p_token, item.ownership_epoch + 1, p_owner,
+            generation.generation_id, generation.token_version, link.link_id, link.version,
+            jsonb_build_object('link_version', link.version, 'generation', generation.ordinal,
+                               'lanes', 'free', 'execution', execution.status),
+            '[]'::jsonb, start_attempt_v1.started_at, start_attempt_v1.started_at, p_as_of,
+            command.deadline_ms);
+        UPDATE executions AS e
+           SET status = 'running', attempt = e.attempt + 1, changed_at = clock_timestamp(),
+               via = CASE e.status WHEN 'accepted' THEN 'begin_delivery' ELSE 'begin_retry' END
+         WHERE e.org_id = p_org AND e.execution_id = execution.execution_id
+           AND e.status = execution.status AND e.attempt = execution.attempt;
+
+        SELECT * INTO attempt FROM effect_attempts AS a
+         WHERE a.org_id = p_org AND a.attempt_id = start_attempt_v1.attempt_id;
+    END IF;
+
+    verdict := 'started';
+    attempt_id := attempt.attempt_id;
+    epoch := attempt.ownership_epoch;
+    ordinal := attempt.ordinal;
+    started_at := attempt.started_at;
+    execution_id := attempt.execution_id;
+    execution_status := 'running';
+    command_id := command.command_id;
+    view_id := command.view_id;
+    view_digest := command.view_digest;
+    operation := command.operation;
+    provider := command.provider;
+    remote_id := command.remote_id;
+    deadline_ms := command.deadline_ms;
+    idempotency_key := command.idempotency_key;
+    binding_id := command.binding_id;
+    generation_id := attempt.generation_id;
+    token_version := attempt.token_version;
+    SELECT w.lease_until INTO until FROM work_items AS w
+     WHERE w.org_id = p_org AND w.work_id = p_work;
+    SELECT g.wrapped_key, g.key_id, t.ciphertext
+      INTO token_wrapped_key, token_key_id, token_ciphertext
+      FROM binding_generations AS g
+      JOIN token_versions AS t ON t.org_id = g.org_id AND t.generation_id = g.generation_id
+     WHERE g.org_id = p_org AND g.generation_id = attempt.generation_id
+       AND t.version = attempt.token_version;
+    SELECT b.base_url, b.is_local INTO base_url, is_local FROM principal_bindings AS b
+     WHERE b.org_id = p_org AND b.binding_id = command.binding_id;
+    SELECT s.ciphertext, k.wrapped_key, k.key_id
+      INTO request_ciphertext, request_wrapped_key, request_key_id
+      FROM sealed_payloads AS s
+      JOIN execution_keys AS k ON k.org_id = s.org_id AND k.execution_id = s.execution_id
+     WHERE s.org_id = p_org AND s.execution_id = attempt.execution_id
+       AND s.kind = 'request' AND s.ordinal = 1;
+END $$;
+GRANT EXECUTE ON FUNCTION start_attempt_v1 TO oncefence_app;

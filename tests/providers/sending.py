@@ -1,0 +1,51 @@
+"""How the tests send one request to a server of their own."""
+
+from typing import Any
+
+from oncefence.activities.http_once import (
+    SendDeadline,
+    TargetPolicy,
+    WireAnswer,
+    WireRequest,
+    http_once,
+)
+from tests.providers.raw_server import RawServer
+
+LOCAL = TargetPolicy(is_local=True)
+BODY = b'{"properties":{"jobtitle":"Lead"}}'
+
+
+def request_to(server: RawServer, **changes: Any) -> WireRequest:
+    values: dict[str, Any] = {
+        "base_url": server.base_url,
+        "method": "PATCH",
+        "target": "/objects/501",
+        "headers": {"content-type": "application/json"},
+        "body": BODY,
+    }
+    return WireRequest(**values | changes)
+
+
+async def send(
+    server: RawServer,
+    *,
+    deadline_ms: int = 5_000,
+    response_limit_bytes: int = 1_048_576,
+    **changes: Any,
+) -> WireAnswer:
+    return await http_once(
+        request_to(server, **changes),
+        deadline=SendDeadline.anchor(deadline_ms),
+        policy=LOCAL,
+        response_limit_bytes=response_limit_bytes,
+    )
+
+
+class ManualClock:
+    """A boot-time clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now

@@ -1,0 +1,1 @@
+"""What tests share: real servers, and what adds up their reports."""

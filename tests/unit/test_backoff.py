@@ -1,0 +1,150 @@
+"""How long to wait, with the dice in the test's hand."""
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncefence.activities.retry_after import retry_after_seconds
+from oncefence.domain.backoff import (
+    CONFIGURATION_FAULT_SECONDS,
+    clamp_retry_after,
+    lookup_wait_seconds,
+    retry_delay_seconds,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ALMOST_ONE = 0.999999
+
+
+class TestRetryDelay:
+    @pytest.mark.parametrize(
+        ("attempts_made", "window"), [(1, 2), (2, 4), (5, 32), (8, 256), (9, 300), (5000, 300)]
+    )
+    def test_is_drawn_from_a_doubling_window(self, attempts_made: int, window: int) -> None:
+        """Full jitter over min(2^n s, 5 min), also where 2^n would overflow (C480)."""
+        least = retry_delay_seconds(attempts_made=attempts_made, jitter=0.0)
+        most = retry_delay_seconds(attempts_made=attempts_made, jitter=ALMOST_ONE)
+
+        assert least == 0.0
+        assert most == pytest.approx(window, rel=1e-4)
+
+    @given(
+        attempts_made=st.integers(1, 100),
+        jitter=st.floats(0, 1, exclude_max=True),
+        retry_after=st.floats(allow_nan=True, allow_infinity=True),
+    )
+    def test_is_never_before_retry_after(
+        self, attempts_made: int, jitter: float, retry_after: float
+    ) -> None:
+        """The provider's wish is a floor that jitter only adds to (C250)."""
+        delay = retry_delay_seconds(
+            attempts_made=attempts_made, jitter=jitter, retry_after_seconds=retry_after
+        )
+
+        assert clamp_retry_after(retry_after) <= delay <= 86_400 + 300
+
+    def test_of_a_configuration_fault_is_long(self) -> None:
+        """A wrong certificate or token is not mended by asking again in two seconds (C249)."""
+        delay = retry_delay_seconds(attempts_made=1, jitter=0.0, is_configuration_fault=True)
+
+        assert delay == CONFIGURATION_FAULT_SECONDS >= 600
+
+    @pytest.mark.parametrize("jitter", [-0.1, 1.0, 2.0, float("nan")])
+    def test_refuses_dice_outside_the_range(self, jitter: float) -> None:
+        """A wrong number here would be a wrong wait everywhere."""
+        with pytest.raises(ValueError, match="jitter"):
+            retry_delay_seconds(attempts_made=1, jitter=jitter)
+
+    def test_refuses_a_count_before_the_first_attempt(self) -> None:
+        """There is nothing to wait for before something ended."""
+        with pytest.raises(ValueError, match="attempts_made"):
+            retry_delay_seconds(attempts_made=0, jitter=0.5)
+
+
+class TestLookupWaits:
+    def test_are_the_five_of_the_contract(self) -> None:
+        """After the fifth there is no wait, because a person decides (C480)."""
+        waits = [lookup_wait_seconds(lookups_made=made) for made in range(6)]
+
+        assert waits == [30, 120, 600, 3_600, 21_600, None]
+
+    def test_are_scaled(self) -> None:
+        """A development database may run faster (C208)."""
+        assert lookup_wait_seconds(lookups_made=1, scale=0.01) == pytest.approx(1.2)
+
+    @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
+    def test_refuse_a_scale_that_stops_or_turns_time(self, scale: float) -> None:
+        """A scale of zero would be a hot loop."""
+        with pytest.raises(ValueError, match="scale"):
+            lookup_wait_seconds(lookups_made=0, scale=scale)
+
+    def test_refuse_a_negative_count(self) -> None:
+        """Python would read it from the end of the ladder."""
+        with pytest.raises(ValueError, match="lookups_made"):
+            lookup_wait_seconds(lookups_made=-1)
+
+
+class TestRetryAfter:
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [
+            ("120", 120),
+            ("0", 1),
+            ("-1", 30),
+            ("1.5", 2),
+            ("nan", 30),
+            ("inf", 30),
+            ("1e3", 30),
+            ("1_0", 30),
+            ("+5", 30),
+            ("0x10", 30),
+            ("", 30),
+            ("  7 ", 7),
+            ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
+            ("Wed, 31 Dec 2025 23:59:00 GMT", 1),
+            ("99999999999", 86_400),
+            (None, 30),
+            ("9" * 5000, 86_400),
+            ("0" * 40 + "9", 9),
+            ("\u0661\u0662\u0660", 30),
+            ("120, 60", 120),
+            ("soon", 30),
+            ("Thursday, 01-Jan-26 00:02:00 GMT", 120),
+            ("Thu Jan  1 00:02:00 2026", 120),
+            ("2026-01-01T00:20:00", 1_200),
+            ("2026-01-01T00:20:00Z", 1_200),
+            ("2026-01-01T01:20:00+01:00", 1_200),
+            ("2026-01-01 00:20:00.5", 1_201),
+            ("2026-13-01T00:20:00", 30),
+            ("9999-12-31T23:59:59-14:00", 30),
+            ("Thu, 99 Jan 2026 00:02:00 GMT", 30),
+        ],
+    )
+    def test_is_read_in_the_three_ways_and_clamped(self, value: str | None, seconds: int) -> None:
+        """Seconds, HTTP date or ISO time; thirty seconds for whatever else (C250)."""
+        assert retry_after_seconds(value, now=NOW) == seconds
+
+    def test_without_a_zone_is_utc_wherever_the_worker_stands(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Read as local time it would be hours late, or over at once."""
+        with monkeypatch.context() as place:
+            place.setenv("TZ", "America/Los_Angeles")
+            time.tzset()
+            seconds = retry_after_seconds("2026-01-01T00:20:00", now=NOW)
+        time.tzset()
+
+        assert seconds == 1_200
+
+    @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{2} [A-Za-z]{3} .{0,30}"))
+    def test_never_raises_and_stays_within_its_bounds(self, value: str) -> None:
+        """The header comes from outside; nothing in it may stop or rush a retry."""
+        assert 1 <= retry_after_seconds(value, now=NOW) <= 86_400
+
+    def test_asks_for_a_time_with_its_zone(self) -> None:
+        """A naive `now` would make every date wrong by the zone of the machine."""
+        with pytest.raises(ValueError, match="zone"):
+            retry_after_seconds("1", now=datetime(2026, 1, 1))  # noqa: DTZ001  # the mistake itself

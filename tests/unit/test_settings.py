@@ -1,0 +1,118 @@
+"""What a process reads from its environment."""
+
+from pathlib import Path
+
+import pytest
+
+from oncefence.app.config import Settings
+from oncefence.domain.errors import ConfigurationRefused
+from oncefence.domain.limits import Limits
+
+PASSWORD = "correct-horse"
+SECRETS = {
+    "ONCEFENCE_DATABASE_URL": f"postgresql://oncefence_app:{PASSWORD}@db:5432/oncefence",
+    "ONCEFENCE_MIGRATOR_URL": f"postgresql://oncefence_migrator:{PASSWORD}@db:5432/oncefence",
+    "ONCEFENCE_CREDENTIAL": PASSWORD,
+}
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    """Whatever is not asked for need not be set; empty counts as unset."""
+    settings = Settings.from_environment({"ONCEFENCE_LISTEN": "", "PATH": "/bin"})
+
+    assert settings.limits == Limits()
+    assert (settings.temporal_namespace, settings.task_queue) == ("default", "oncefence")
+    assert (settings.listen_host, settings.listen_port) == ("127.0.0.1", 8080)
+    assert settings.pack_folders == ()
+
+
+def test_everything_can_be_set() -> None:
+    """Each name reaches the property that the program reads."""
+    settings = Settings.from_environment(
+        SECRETS
+        | {
+            "ONCEFENCE_TEMPORAL_ADDRESS": "temporal:7233",
+            "ONCEFENCE_TEMPORAL_NAMESPACE": "prod",
+            "ONCEFENCE_TASK_QUEUE": "queue",
+            "ONCEFENCE_KEY_FILE": "keys.json",
+            "ONCEFENCE_TIME_SCALE": "0.01",
+            "ONCEFENCE_ATTEMPTS_MAX": "3",
+            "ONCEFENCE_LISTEN": "[::1]:0",
+            "ONCEFENCE_PACK_FOLDERS": "packs:more packs:",
+            "ONCEFENCE_URL": "http://127.0.0.1:8080/",
+        }
+    )
+
+    assert settings.database_url == SECRETS["ONCEFENCE_DATABASE_URL"]
+    assert settings.migrator_url == SECRETS["ONCEFENCE_MIGRATOR_URL"]
+    assert settings.credential == PASSWORD
+    assert settings.temporal_address == "temporal:7233"
+    assert (settings.temporal_namespace, settings.task_queue) == ("prod", "queue")
+    assert settings.key_file == Path("keys.json")
+    assert settings.limits == Limits(time_scale=0.01, attempts_max=3)
+    assert (settings.listen_host, settings.listen_port) == ("::1", 0)
+    assert settings.pack_folders == (Path("packs"), Path("more packs"))
+    assert settings.url == "http://127.0.0.1:8080"
+
+
+def test_no_secret_shows() -> None:
+    """Settings end up in logs and tracebacks; passwords must not."""
+    settings = Settings.from_environment(SECRETS)
+
+    assert PASSWORD not in repr(settings) + str(settings) + str(settings.model_dump())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["database_url", "migrator_url", "temporal_address", "key_file", "url", "credential"],
+)
+def test_what_is_needed_and_not_set_says_how_to_set_it(name: str) -> None:
+    """One sentence that names the setting and leads on."""
+    settings = Settings.from_environment({})
+
+    with pytest.raises(ConfigurationRefused) as refusal:
+        getattr(settings, name)
+
+    assert refusal.value.setting == f"ONCEFENCE_{name.upper()}"
+    assert refusal.value.reason == "this is not set"
+    assert refusal.value.remedy.startswith(("Set it to", "Make one"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ONCEFENCE_TIME_SCALE", "0"),
+        ("ONCEFENCE_TIME_SCALE", "1.5"),
+        ("ONCEFENCE_TIME_SCALE", "nan"),
+        ("ONCEFENCE_TIME_SCALE", "fast"),
+        ("ONCEFENCE_ATTEMPTS_MAX", "0"),
+        ("ONCEFENCE_ATTEMPTS_MAX", "many"),
+        ("ONCEFENCE_LISTEN", "8080"),
+        ("ONCEFENCE_LISTEN", "127.0.0.1:http"),
+        ("ONCEFENCE_LISTEN", "127.0.0.1:65536"),
+        ("ONCEFENCE_LISTEN", ":8080"),
+        ("ONCEFENCE_TEMPORAL_ADDRESS", "http://temporal:7233"),
+        ("ONCEFENCE_TEMPORAL_ADDRESS", "temporal:0"),
+        ("ONCEFENCE_TEMPORAL_ADDRESS", "temporal"),
+        ("ONCEFENCE_URL", "127.0.0.1:8080"),
+    ],
+)
+def test_a_wrong_value_is_refused_at_once(name: str, value: str) -> None:
+    """A process that starts with half an idea of its settings fails later and worse."""
+    with pytest.raises(ConfigurationRefused) as refusal:
+        Settings.from_environment({name: value})
+
+    assert refusal.value.setting == name
+    assert value not in refusal.value.reason
+
+
+def test_a_misspelt_name_is_refused_with_the_right_one() -> None:
+    """A setting that nobody reads is a setting that does not hold."""
+    with pytest.raises(ConfigurationRefused, match="Did you mean ONCEFENCE_TASK_QUEUE?"):
+        Settings.from_environment({"ONCEFENCE_TASKQUEUE": "mine"})
+
+
+def test_an_unknown_name_is_refused_with_the_list() -> None:
+    """The message is the documentation."""
+    with pytest.raises(ConfigurationRefused, match="ONCEFENCE_KEY_FILE"):
+        Settings.from_environment({"ONCEFENCE_COLOUR": "red"})
