@@ -294,7 +294,7 @@ class TestChildProcess:
             log_path=folder / "broken.log",
         )
 
-        with pytest.raises(ConfigurationRefused, match="ended with code 1.*no such port"):
+        with pytest.raises(ConfigurationRefused, match=r"ended with code 1.*no such port"):
             child.wait_until(lambda: False)
 
     def test_that_is_never_ready_is_ended(self, folder: Path) -> None:

@@ -1,5 +1,8 @@
 """How the tests send one request to a server of their own."""
 
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from oncefence.activities.http_once import (
@@ -49,3 +52,21 @@ class ManualClock:
 
     def __call__(self) -> float:
         return self.now
+
+
+@contextmanager
+def swallowing_host(address: str, port: int) -> Iterator[int]:
+    """Yield a port on which a connect is never answered: its queue is full and drops the SYN."""
+    with socket.socket() as listener:
+        listener.bind((address, port))
+        listener.listen(0)
+        bound: int = listener.getsockname()[1]
+        fillers = [socket.socket() for _ in range(4)]
+        try:
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex((address, bound))
+            yield bound
+        finally:
+            for filler in fillers:
+                filler.close()

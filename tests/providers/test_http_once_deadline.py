@@ -1,7 +1,6 @@
 """The last check before the first byte, and what ends a send that began."""
 
 import asyncio
-import socket
 
 import pytest
 
@@ -13,7 +12,7 @@ from oncefence.activities.http_once import (
 from oncefence.activities.wire import GuardedStream, WireFault
 from oncefence.domain.classification import SendFault, WirePhase
 from tests.providers.raw_server import Call, RawServer, answer, raw_server, replies
-from tests.providers.sending import LOCAL, ManualClock, request_to, send
+from tests.providers.sending import LOCAL, ManualClock, request_to, send, swallowing_host
 
 
 class TestDeadline:
@@ -91,19 +90,8 @@ class TestDeadline:
 
     async def test_covers_a_host_that_swallows_the_connect(self) -> None:
         """A dropped SYN is no answer either, and nothing of the request left."""
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(0)
-            port = listener.getsockname()[1]
-            fillers = [socket.socket() for _ in range(4)]
-            for filler in fillers:
-                filler.setblocking(False)
-                filler.connect_ex(("127.0.0.1", port))
-            try:
-                result = await send(RawServer(port=port), deadline_ms=300)
-            finally:
-                for filler in fillers:
-                    filler.close()
+        with swallowing_host("127.0.0.1", 0) as port:
+            result = await send(RawServer(port=port), deadline_ms=300)
 
         assert result.phase is WirePhase.RESOLVED
         assert result.fault in {SendFault.CONNECT, SendFault.DEADLINE}

@@ -19,7 +19,7 @@ from oncefence.domain.classification import SendFault, WirePhase
 from oncefence.domain.redaction import Secret
 from tests.providers.certificates import tls_pair
 from tests.providers.raw_server import Call, RawServer, answer, raw_server, replies
-from tests.providers.sending import LOCAL, request_to, send
+from tests.providers.sending import LOCAL, request_to, send, swallowing_host
 
 
 class TestAddresses:
@@ -73,6 +73,24 @@ class TestAddresses:
                 policy=LOCAL,
                 resolver=resolver,
             )
+
+        assert result.complete
+        assert server.requests_seen == 1
+
+    async def test_that_is_silent_leaves_time_for_the_next(self) -> None:
+        """The first address may not use up the whole deadline."""
+
+        async def resolver(host: str, port: int) -> list[str]:
+            return ["127.0.0.2", "127.0.0.1"]
+
+        async with raw_server(replies(answer())) as server:
+            with swallowing_host("127.0.0.2", server.port):
+                result = await http_once(
+                    request_to(server, base_url=f"http://provider.invalid:{server.port}"),
+                    deadline=SendDeadline.anchor(600),
+                    policy=LOCAL,
+                    resolver=resolver,
+                )
 
         assert result.complete
         assert server.requests_seen == 1

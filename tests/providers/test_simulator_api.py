@@ -2,10 +2,14 @@
 
 import json
 import socket
+from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
 
+from oncefence.simulator import contacts as contacts_module
+from oncefence.simulator.journal import Journal
 from oncefence.simulator.ledger import Kind
 from tests.providers.simulated import (
     TOKEN,
@@ -45,6 +49,21 @@ class TestPatch:
 
         assert second.json["updatedAt"] > first.json["updatedAt"]
         assert len(simulator.rows(contact, Kind.CHANGE)) == 2
+
+    def test_in_the_same_millisecond_moves_the_change_time(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However fast a second change follows, a reader can tell that there was one."""
+        monkeypatch.setattr(contacts_module, "utc_now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        journal, _ = Journal.open(tmp_path / "ledger")
+        contacts = contacts_module.Contacts(journal)
+        contacts.create("1", {"jobtitle": "before"})
+
+        first = contacts.edit("1", {"jobtitle": "one"}).updated_at
+        second = contacts.edit("1", {"jobtitle": "two"}).updated_at
+        journal.close()
+
+        assert second > first
 
     def test_with_the_empty_string_clears(self, simulator: Simulated) -> None:
         """The empty string is a value of its own and is read back as one."""

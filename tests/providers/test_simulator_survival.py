@@ -12,7 +12,7 @@ from oncefence.simulator.journal import Journal
 from oncefence.simulator.ledger import Kind, parse_ledger, read_ledger
 from oncefence.simulator.server import Settings, Simulator
 from oncefence.simulator.wire import Connection
-from tests.providers.simulated import TOKEN, Simulated, patch_bytes, simulator_at, talk
+from tests.providers.simulated import TOKEN, Simulated, patch_bytes, simulator_at, talk, until
 
 
 class TestKill:
@@ -129,8 +129,7 @@ class TestRestart:
             simulator.script(fault="no_effect_hang", contact=contact)
             hanging = threading.Thread(target=simulator.patch, args=(contact,))
             hanging.start()
-            while not simulator.ledger.read_and_unanswered(only_open=True):
-                pass
+            until(lambda: simulator.ledger.read_and_unanswered(only_open=True))
             simulator.kill()
             hanging.join(timeout=10)
 

@@ -46,6 +46,12 @@ class TestRetryDelay:
 
         assert clamp_retry_after(retry_after) <= delay <= 86_400 + 300
 
+    def test_spreads_after_retry_after_and_not_before_it(self) -> None:
+        """All that wait for the same second would otherwise come back in it (C250)."""
+        delay = retry_delay_seconds(attempts_made=3, jitter=0.5, retry_after_seconds=10)
+
+        assert delay == 14.0
+
     def test_of_a_configuration_fault_is_long(self) -> None:
         """A wrong certificate or token is not mended by asking again in two seconds (C249)."""
         delay = retry_delay_seconds(attempts_made=1, jitter=0.0, is_configuration_fault=True)

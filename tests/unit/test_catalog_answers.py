@@ -120,6 +120,12 @@ class TestReadBody:
         assert reading.receipt == {"correlation_id": REFUSAL["correlationId"]}
         assert not reading.identity_matches
 
+    def test_of_a_success_has_no_error_code(self) -> None:
+        """A field that is called like the code is data when nothing failed."""
+        document = {**REPLY, "category": "VALIDATION_ERROR"}
+
+        assert CONTRACT.read_body(200, {}, text(document), "512").error_code is None
+
     def test_falls_back_to_the_next_code(self) -> None:
         """Providers write the code in more than one place."""
         document = {"errorType": "RATE_LIMIT", "policyName": "DAILY"}

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from oncefence.catalog.errors import PayloadRefused
 from oncefence.catalog.loader import load_binding, load_pack
 from oncefence.catalog.lookup import (
-    LADDER_SECONDS,
     LookupContract,
     LookupReading,
     TimeFormat,
@@ -135,6 +134,16 @@ class TestJudge:
         assert judge(answer("x"), written={"jobtitle": ""}) is LookupReading.DIFFERENT_UNCHANGED
         assert judge(answer(None)) is LookupReading.DIFFERENT_UNCHANGED
 
+    def test_an_empty_text_is_not_null_where_null_clears(self) -> None:
+        """There the two are different values, and nobody wrote the one that is shown."""
+        strict = LOOKUP.model_copy(update={"cleared_reads_as_null": ()})
+
+        reading = strict.judge(
+            200, answer(None), written={"jobtitle": ""}, mark_time=MARK, remote_id="512"
+        )
+
+        assert reading is LookupReading.DIFFERENT_UNCHANGED
+
     @pytest.mark.parametrize(
         ("written", "shown"), [("é", "e\u0301"), ("CTO", "cto"), ("CTO ", "CTO"), ("\uff11", "1")]
     )
@@ -203,8 +212,3 @@ class TestReadTime:
     ) -> None:
         """A time in another form is no time, rather than a wrong one."""
         assert read_time(value, form) == expected
-
-
-def test_the_ladder_is_the_contracts() -> None:
-    """The warning of a long horizon measures against these waits (C262, C276)."""
-    assert LADDER_SECONDS == (30, 120, 600, 3600, 21600)

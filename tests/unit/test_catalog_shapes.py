@@ -34,7 +34,7 @@ replay = "none"
 
 [operations."person.replace".request]
 media_type = "application/json; charset=utf-8"
-query = { notify = "false", "on[behalf]" = "{remote_id}" }
+query = { notify = "no/one & all", "on[behalf]" = "{remote_id}" }
 headers = { X-Version = "2" }
 
 [operations."person.replace".request.body]
@@ -138,7 +138,7 @@ class TestAnotherShape:
 
         assert (frozen.method, push.total_deadline_ms, push.sensitive) == ("PUT", 12000, True)
         assert frozen.target == (
-            "/v2/people/p_12345678.json?notify=false&on%5Bbehalf%5D=p_12345678"
+            "/v2/people/p_12345678.json?notify=no%2Fone%20%26%20all&on%5Bbehalf%5D=p_12345678"
         )
         assert frozen.headers == (
             ("Content-Type", "application/json; charset=utf-8"),

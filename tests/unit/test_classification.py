@@ -373,6 +373,11 @@ class TestLiveKey:
         assert result.outcome is Outcome.REPLAY_SAFE_RETRY
         assert result.may_have_applied
 
+    @pytest.mark.parametrize("status", [201, 302, 409, 418])
+    def test_does_not_repeat_an_answer_that_nobody_declared(self, status: int) -> None:
+        """The key would bring the same answer again, and still nobody would know it."""
+        assert after_send(status, contract=KEYED).outcome is Outcome.OUTCOME_UNKNOWN
+
     def test_does_not_repeat_a_whole_answer_about_another_object(self) -> None:
         """The key would bring the same answer again: someone has to look."""
         other = BodyVerdict(

@@ -95,8 +95,7 @@ class GuardedStream(httpcore.AsyncNetworkStream):
         try:
             await self._writer.drain()
         except OSError as error:
-            # httpcore goes on to read: a server may answer before it has read everything.
-            raise httpcore.WriteError from error
+            raise WireFault(SendFault.LOST) from error
 
     def _check(self) -> None:
         """Run the last checks; nothing may be awaited between them and the write (C165)."""
@@ -115,7 +114,7 @@ class GuardedStream(httpcore.AsyncNetworkStream):
         try:
             data = await self._reader.read(max_bytes)
         except OSError as error:
-            raise httpcore.ReadError from error
+            raise WireFault(SendFault.LOST) from error
         if not data:
             self.has_ended = True
             return data

@@ -169,11 +169,12 @@ def _refusal(error: ValidationError, known: list[str]) -> ConfigurationRefused:
     fault = error.errors(include_input=False, include_url=False)[0]
     name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        words = [each.removeprefix(PREFIX) for each in known]
+        near = difflib.get_close_matches(name.removeprefix(PREFIX), words, n=1, cutoff=0.7)
         return ConfigurationRefused(
             setting=name,
             reason="there is no such setting",
-            remedy=f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}",
+            remedy=f"Did you mean {PREFIX}{near[0]}?" if near else f"There are: {', '.join(known)}",
         )
     message = fault["msg"]
     return ConfigurationRefused(

@@ -9,7 +9,7 @@ from oncefence.catalog.answers import ReceiptSource, ResponseContract
 from oncefence.catalog.bindings import IntegrationBinding, OperationBinding
 from oncefence.catalog.definitions import ObjectDefinition, OperationDefinition, ProviderPack
 from oncefence.catalog.errors import Problem
-from oncefence.catalog.lookup import LADDER_SECONDS, LookupDefinition
+from oncefence.catalog.lookup import LookupDefinition
 from oncefence.catalog.templates import (
     FIELD_PREFIX,
     FIELDS,
@@ -19,6 +19,7 @@ from oncefence.catalog.templates import (
     texts,
     variables,
 )
+from oncefence.domain.lookup import WAITS_SECONDS
 
 Found = tuple[list[Problem], list[Problem]]
 """Errors and warnings."""
@@ -249,7 +250,7 @@ def _lookup(at: str, lookup: LookupDefinition, places: set[str]) -> Iterator[_Fi
 
 
 def _lookup_risks(at: str, lookup: LookupDefinition) -> Iterator[_Finding]:
-    ladder = sum(LADDER_SECONDS)
+    ladder = int(sum(WAITS_SECONDS))
     if lookup.horizon_s > ladder:
         yield (
             f"{at}.horizon_s",

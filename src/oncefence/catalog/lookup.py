@@ -22,9 +22,6 @@ from oncefence.catalog.templates import (
     expand_target,
 )
 
-LADDER_SECONDS = (30, 120, 600, 3_600, 21_600)
-"""The waits of clause C262."""
-
 
 class LookupReading(StrEnum):
     """What one read of the object shows about a write; the ladder decides what that settles."""

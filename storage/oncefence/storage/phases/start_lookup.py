@@ -30,11 +30,11 @@ from oncefence.storage.sealing import KeyRing
 
 CONTEXT = text(
     """
-    SELECT a.started_at, c.command_id, c.view_id, c.operation, c.provider, c.remote_id,
-           c.is_sensitive, c.binding_id, c.generation_id, b.base_url, b.is_local, g.state AS generation_state,
+    SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.operation, c.provider, c.remote_id,
+           c.is_sensitive, c.binding_id, c.generation_id, b.base_url, b.is_local,
+           g.state AS generation_state,
            g.wrapped_key AS token_wrapped_key, g.key_id AS token_key_id, g.token_version,
-           t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext,
-           extract(epoch FROM clock_timestamp() - a.started_at) AS age_seconds
+           t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext
       FROM oncefence.effect_attempts AS a
       JOIN oncefence.commands AS c ON c.org_id = a.org_id AND c.command_id = a.command_id
       JOIN oncefence.principal_bindings AS b
@@ -68,7 +68,7 @@ class LookupStarted:
     A claimed lookup.
 
     `token` is None where the pinned generation is gone, so that there is no usable lookup.
-    `age_seconds` is how long ago the attempt was marked, by the database's clock.
+    `marked_at` is the database's time of the mark, `started_as_of` the same moment in due time.
     """
 
     fence: Fence
@@ -83,7 +83,7 @@ class LookupStarted:
     remote_id: str
     is_sensitive: bool
     marked_at: datetime
-    age_seconds: float
+    started_as_of: datetime
     deadline_ms: int
     request: FrozenRequest
     token: Secret | None
@@ -213,7 +213,7 @@ def _started(
         remote_id=row.remote_id,
         is_sensitive=row.is_sensitive,
         marked_at=row.started_at,
-        age_seconds=float(row.age_seconds),
+        started_as_of=row.started_as_of,
         deadline_ms=item.deadline_ms,
         request=open_request(key, row.ciphertext, "request", fence.org, execution, 1),
         token=open_token(ring, fence.org, row) if is_usable else None,

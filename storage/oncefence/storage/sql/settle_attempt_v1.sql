@@ -52,7 +52,9 @@ BEGIN
 
     UPDATE effect_attempts AS a
        SET settled_at = clock_timestamp(), settled_as = 'starter', settled_token = p_token,
-           settled_epoch = p_epoch, outcome = p_outcome, may_have_applied = p_may_have_applied,
+           settled_epoch = p_epoch, outcome = p_outcome,
+           -- What is known to have applied is in no doubt any more, and holds no lane.
+           may_have_applied = p_may_have_applied AND p_outcome <> 'ACCEPTED',
            failure_class = p_failure_class, response_status = p_status,
            provider_receipt = p_receipt, phases = p_phases
      WHERE a.org_id = p_org AND a.attempt_id = p_attempt;

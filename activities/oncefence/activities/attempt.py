@@ -1,0 +1,308 @@
+"""
+The fused attempt: mark, one request, settle.
+
+Safe to run again at any point. The committed mark is the only guard against a second send,
+whoever runs this: a run that finds a mark it did not make itself never sends.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+from uuid import UUID, uuid4
+
+from temporalio import activity
+
+from oncefence.activities.contracts import RUN_ATTEMPT, RunRequest, RunResult, Step
+from oncefence.activities.http_once import http_once
+from oncefence.activities.process_context import AgeingTime, ProcessContext
+from oncefence.activities.retry_after import retry_after_seconds
+from oncefence.activities.send_deadline import SendDeadline, boot_clock
+from oncefence.activities.target import TargetPolicy
+from oncefence.activities.wire_message import WireAnswer, WireRequest
+from oncefence.catalog.freeze import FrozenRequest
+from oncefence.catalog.view import BoundOperation, IntegrationBindingView
+from oncefence.domain.backoff import retry_delay_seconds
+from oncefence.domain.classification import BodyVerdict, Classified, ReplyContract, classify
+from oncefence.domain.effect import Outcome
+from oncefence.domain.errors import FenceLost, StoreUnavailable
+from oncefence.domain.ids import LeaseToken, OrgId, WorkId
+from oncefence.domain.redaction import Secret
+from oncefence.storage.phases.find_work import WorkRef, find_successors
+from oncefence.storage.phases.record_evidence import record_evidence
+from oncefence.storage.phases.settle_attempt import AttemptEnd, Settled, settle_attempt
+from oncefence.storage.phases.settle_lost_attempt import settle_lost_attempt
+from oncefence.storage.phases.start_attempt import (
+    NotStarted,
+    Started,
+    StartVerdict,
+    start_attempt,
+)
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# Between two tries to reach a database that does not answer.
+_PAUSE_SECONDS = 0.2
+_PAUSE_SECONDS_MAX = 2.0
+# The store may come back long after the lease ended; the answer in hand is worth that wait.
+_KEEP_ANSWER_SECONDS = 3600.0
+
+
+class AttemptActivity:
+    """Runs dispatch items of this process."""
+
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
+
+    @activity.defn(name=RUN_ATTEMPT)
+    async def run_attempt(self, request: RunRequest) -> RunResult:
+        """Run the item once, or join the run of it that is under way in this process."""
+        org, work = OrgId(request.org_id), WorkId(UUID(request.work_id))
+        time = AgeingTime(request.as_of)
+        return await self._context.runs.join_or_start(
+            org, work, lambda: self._run(org, work, request, time)
+        )
+
+    async def _run(
+        self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
+    ) -> RunResult:
+        # Read before the mark's statement leaves, so that however long the mark takes to be
+        # durable, the send is late and not early (C165).
+        anchored_at = boot_clock()
+        started = await self._start(org, work, request, time)
+        if isinstance(started, NotStarted):
+            return await self._not_started(org, work, started, time)
+        deadline = SendDeadline(
+            total_ms=started.deadline_ms,
+            expires_at=anchored_at + started.deadline_ms / 1000,
+            clock=boot_clock,
+        )
+        view = await self._context.views.view(org, started.view)
+        operation = view.operation(started.operation)
+        answer = await http_once(
+            wire_request(
+                view, started.request, started.base_url, started.token, _trace(view, started)
+            ),
+            deadline=deadline,
+            policy=TargetPolicy(is_local=started.is_local),
+        )
+        end = attempt_end(operation, started, answer)
+        return await self._finish(started, end, time)
+
+    async def _start(
+        self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
+    ) -> Started | NotStarted:
+        # One token for all tries of this run: a mark whose COMMIT got no answer is found by it.
+        token = LeaseToken(uuid4())
+        limits = self._context.limits
+        patience = request.deadline_ms / 1000 + limits.lease_margin_scaled_seconds
+        return await until_answered(
+            lambda: start_attempt(
+                self._context.engine,
+                self._context.ring,
+                org,
+                work,
+                as_of=time.now(),
+                owner=self._context.owner,
+                token=token,
+                limits=limits,
+            ),
+            patience_seconds=patience,
+        )
+
+    async def _not_started(
+        self, org: OrgId, work: WorkId, found: NotStarted, time: AgeingTime
+    ) -> RunResult:
+        limits = self._context.limits
+        match found.verdict:
+            case StartVerdict.ATTEMPT_LOST:
+                lost = await settle_lost_attempt(self._context.engine, org, work, as_of=time.now())
+                if lost.lookup_work is not None and lost.next_due is not None:
+                    await self._wake_lookup(org, lost.lookup_work, lost.next_due)
+                return RunResult(
+                    step=Step.FINISHED,
+                    verdict=found.verdict,
+                    item_state="dead",
+                    execution_status="unknown",
+                    outcome=Outcome.OUTCOME_UNKNOWN,
+                )
+            case StartVerdict.CANNOT_PROCEED:
+                if found.lookup_work is not None and found.until is not None:
+                    await self._wake_lookup(org, found.lookup_work, found.until)
+                await self._wake_successors(org, work)
+                return RunResult(
+                    step=Step.FINISHED,
+                    verdict=found.verdict,
+                    execution_status=found.execution_status,
+                    failure_class=found.failure_class,
+                )
+            case StartVerdict.NOT_DUE:
+                return RunResult(step=Step.WAIT, verdict=found.verdict, until=found.until)
+            case StartVerdict.IN_FLIGHT:
+                return RunResult(step=Step.IN_FLIGHT, verdict=found.verdict, until=found.until)
+            case StartVerdict.LANE_BLOCKED | StartVerdict.NEEDS_NEWER_ENGINE:
+                until = time.now() + timedelta(seconds=limits.sweep_period_scaled_seconds)
+                return RunResult(step=Step.BLOCKED, verdict=found.verdict, until=until)
+            case StartVerdict.FINISHED | StartVerdict.NO_SUCH_ITEM:
+                return RunResult(step=Step.FINISHED, verdict=found.verdict)
+
+    async def _finish(self, started: Started, end: AttemptEnd, time: AgeingTime) -> RunResult:
+        fence, attempt = started.fence, started.attempt
+        try:
+            settled: Settled = await until_answered(
+                lambda: settle_attempt(
+                    self._context.engine,
+                    fence,
+                    attempt,
+                    end,
+                    as_of=time.now(),
+                    limits=self._context.limits,
+                ),
+                patience_seconds=_KEEP_ANSWER_SECONDS,
+            )
+        except FenceLost:
+            # Somebody took us for dead and settled it as lost. What we know is kept.
+            recorded = await until_answered(
+                lambda: record_evidence(
+                    self._context.engine, fence, attempt, end, as_of=time.now()
+                ),
+                patience_seconds=_KEEP_ANSWER_SECONDS,
+            )
+            if recorded.wake is not None:
+                await self._wake_lookup(fence.org, recorded.wake, time.now())
+            return RunResult(step=Step.FINISHED, verdict=recorded.consequence, outcome=end.outcome)
+        if settled.lookup_work is not None and settled.next_due is not None:
+            await self._wake_lookup(fence.org, settled.lookup_work, settled.next_due)
+        is_again = settled.item_state == "retry"
+        if not is_again:
+            await self._wake_successors(fence.org, fence.work)
+        return RunResult(
+            step=Step.WAIT if is_again else Step.FINISHED,
+            verdict="settled",
+            until=settled.next_due if is_again else None,
+            item_state=settled.item_state,
+            execution_status=settled.execution_status,
+            outcome=end.outcome,
+            failure_class=settled.failure_class,
+        )
+
+    async def _wake_successors(self, org: OrgId, work: WorkId) -> None:
+        try:
+            successors = await find_successors(self._context.engine, org, work)
+        except StoreUnavailable:
+            log.warning("successors not read", extra={"work_id": str(work)})
+            return
+        await self._context.wake_all(successors)
+
+    async def _wake_lookup(self, org: OrgId, work: WorkId, due: datetime) -> None:
+        await self._context.wake_all(
+            [WorkRef(org=org, work=work, family="effect.lookup", deadline_ms=8_000, run_after=due)]
+        )
+
+
+async def until_answered(ask: Callable[[], Awaitable[T]], *, patience_seconds: float) -> T:
+    """Ask again while the store is silent; asking is safe, because every phase re-reads."""
+    give_up_at = boot_clock() + patience_seconds
+    pause = _PAUSE_SECONDS
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailable:
+            if boot_clock() + pause > give_up_at:
+                raise
+            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311  # jitter
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+
+def _trace(view: IntegrationBindingView, started: Started) -> dict[str, str]:
+    names = view.trace
+    trace = {names.attempt_header: str(started.attempt), names.command_header: str(started.command)}
+    return {name: value for name, value in trace.items() if name is not None}
+
+
+def wire_request(
+    view: IntegrationBindingView,
+    request: FrozenRequest,
+    base_url: str,
+    token: Secret,
+    trace: dict[str, str],
+) -> WireRequest:
+    """The frozen request with the credential of this one send, and our own ids where allowed."""
+    header, value = view.auth.header_for(token.reveal())
+    return WireRequest(
+        base_url=base_url,
+        method=request.method,
+        target=request.target,
+        headers=dict(request.headers) | trace,
+        body=request.body or None,
+        authorization=Secret(value),
+        authorization_header=header,
+    )
+
+
+def attempt_end(operation: BoundOperation, started: Started, answer: WireAnswer) -> AttemptEnd:
+    """What the answer, or the lack of one, means by the command's own frozen contract."""
+    contract = operation.response
+    reading = None
+    if answer.status is not None and answer.body is not None:
+        reading = contract.read_body(answer.status, answer.headers, answer.body, started.remote_id)
+    classified = classify(
+        phase=answer.phase,
+        status=answer.status,
+        body=None
+        if reading is None
+        else BodyVerdict(
+            complete=answer.complete,
+            parseable=reading.parseable,
+            evidence_present=reading.evidence_present,
+            identity_matches=reading.identity_matches,
+        ),
+        contract=ReplyContract(
+            success_statuses=frozenset(contract.success),
+            rejected_statuses=frozenset(contract.rejected),
+            not_applied_statuses=frozenset(contract.not_applied),
+            has_live_idempotency_key=started.idempotency_key is not None,
+        ),
+        cause=answer.fault,
+    )
+    receipt = dict(reading.receipt) if reading is not None else {}
+    if reading is not None and reading.error_code is not None:
+        receipt["error_code"] = reading.error_code
+    is_final_answer = classified.outcome in (Outcome.ACCEPTED, Outcome.REJECTED)
+    return AttemptEnd(
+        outcome=classified.outcome,
+        may_have_applied=classified.may_have_applied,
+        failure_class=classified.failure_class,
+        response_status=answer.status,
+        receipt=receipt,
+        phases=answer.journal.as_evidence(),
+        sealed_answer=(
+            started.answer_key.seal(
+                answer.body, "answer", started.fence.org, started.execution, started.ordinal
+            )
+            if is_final_answer and answer.body is not None
+            else None
+        ),
+        retry_after_seconds=_retry_after(operation, classified, started, answer),
+    )
+
+
+def _retry_after(
+    operation: BoundOperation, classified: Classified, started: Started, answer: WireAnswer
+) -> float:
+    asked = None
+    if answer.status is not None and classified.outcome is Outcome.REPLAY_SAFE_RETRY:
+        header = answer.headers.get(operation.response.retry_after.header.lower())
+        if header is not None:
+            asked = retry_after_seconds(header, now=datetime.now(UTC))
+        least = operation.response.wait_min_seconds(answer.status)
+        asked = max(asked or 0.0, float(least)) or None
+    return retry_delay_seconds(
+        attempts_made=started.ordinal,
+        jitter=random.random(),  # noqa: S311  # spreads load, hides nothing
+        retry_after_seconds=asked,
+        is_configuration_fault=classified.is_configuration_fault,
+    )

@@ -1,0 +1,204 @@
+"""The lookup: one read of the provider's record, to learn what became of a send."""
+
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from temporalio import activity
+
+from oncefence.activities.attempt import until_answered, wire_request
+from oncefence.activities.contracts import RUN_LOOKUP, RunRequest, RunResult, Step
+from oncefence.activities.http_once import http_once
+from oncefence.activities.process_context import AgeingTime, ProcessContext
+from oncefence.activities.send_deadline import SendDeadline
+from oncefence.activities.target import TargetPolicy
+from oncefence.activities.wire_message import WireAnswer
+from oncefence.catalog.lookup import LookupContract, LookupReading
+from oncefence.domain.effect import Outcome
+from oncefence.domain.errors import FenceLost
+from oncefence.domain.ids import LeaseToken, OrgId, WorkId
+from oncefence.domain.lookup import Grade, Verdict
+from oncefence.storage.phases.find_work import find_successors
+from oncefence.storage.phases.settle_lookup import LookupEnd, settle_lookup
+from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict
+from oncefence.storage.phases.start_lookup import LateWord, LookupStarted, start_lookup
+
+_PATIENCE_SECONDS = 60.0
+
+
+class LookupActivity:
+    """Runs lookup items of this process."""
+
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
+
+    @activity.defn(name=RUN_LOOKUP)
+    async def run_lookup(self, request: RunRequest) -> RunResult:
+        """Look once, or join the lookup of this item that is under way in this process."""
+        org, work = OrgId(request.org_id), WorkId(UUID(request.work_id))
+        time = AgeingTime(request.as_of)
+        return await self._context.runs.join_or_start(org, work, lambda: self._run(org, work, time))
+
+    async def _run(self, org: OrgId, work: WorkId, time: AgeingTime) -> RunResult:
+        context = self._context
+        token = LeaseToken(uuid4())
+        started = await until_answered(
+            lambda: start_lookup(
+                context.engine,
+                context.ring,
+                org,
+                work,
+                as_of=time.now(),
+                owner=context.owner,
+                token=token,
+                limits=context.limits,
+            ),
+            patience_seconds=_PATIENCE_SECONDS,
+        )
+        if isinstance(started, NotStarted):
+            return _not_started(started)
+        end = await self._look(started, time.now())
+        try:
+            settled = await until_answered(
+                lambda: settle_lookup(
+                    context.engine,
+                    started.fence,
+                    end,
+                    is_sensitive=started.is_sensitive,
+                    as_of=time.now(),
+                    limits=context.limits,
+                ),
+                patience_seconds=_PATIENCE_SECONDS,
+            )
+        except FenceLost:
+            # A read that came too late: whoever holds the item now looks for itself.
+            return RunResult(step=Step.FINISHED, verdict="fence_lost")
+        if settled.next_due is not None:
+            return RunResult(
+                step=Step.WAIT,
+                verdict=end.verdict,
+                until=settled.next_due,
+                item_state="retry",
+                execution_status=settled.execution_status,
+            )
+        await context.wake_all(await find_successors(context.engine, org, work))
+        return RunResult(
+            step=Step.FINISHED,
+            verdict=end.verdict,
+            item_state="succeeded",
+            execution_status=settled.execution_status,
+        )
+
+    async def _look(self, started: LookupStarted, as_of: datetime) -> LookupEnd:
+        word = strongest(started.late_words)
+        if word is not None:
+            return word
+        view = await self._context.views.view(started.fence.org, started.view)
+        contract = view.operation(started.operation).lookup
+        if contract is None or started.token is None:
+            reading = "no_lookup_declared" if contract is None else "generation_gone"
+            return LookupEnd(
+                verdict=Verdict.UNUSABLE,
+                reading=reading,
+                grade=Grade.NONE,
+                response_status=None,
+                receipt={},
+                phases={},
+            )
+        answer = await http_once(
+            wire_request(
+                view,
+                contract.request(started.remote_id, started.request.written),
+                started.base_url,
+                started.token,
+                {},
+            ),
+            deadline=SendDeadline.anchor(started.deadline_ms),
+            policy=TargetPolicy(is_local=started.is_local),
+        )
+        horizon = timedelta(seconds=contract.horizon_s * self._context.limits.time_scale)
+        return judge(
+            contract, started, answer, is_past_horizon=as_of - started.started_as_of >= horizon
+        )
+
+
+def _not_started(found: NotStarted) -> RunResult:
+    match found.verdict:
+        case StartVerdict.NOT_DUE:
+            return RunResult(step=Step.WAIT, verdict=found.verdict, until=found.until)
+        case StartVerdict.IN_FLIGHT:
+            return RunResult(step=Step.IN_FLIGHT, verdict=found.verdict, until=found.until)
+        case _:
+            return RunResult(
+                step=Step.FINISHED,
+                verdict=found.verdict,
+                execution_status=found.execution_status,
+                failure_class=found.failure_class,
+            )
+
+
+def strongest(words: tuple[LateWord, ...]) -> LookupEnd | None:
+    """
+    The settlement that the starter's own late word gives, where there is one.
+
+    It stands above anything that the record shows: it is about this very request. Words that
+    disagree with each other settle nothing.
+    """
+    verdicts = {verdict: word for word in words if (verdict := _verdict_of(word)) is not None}
+    if len(verdicts) != 1:
+        return None
+    verdict, word = next(iter(verdicts.items()))
+    return LookupEnd(
+        verdict=verdict,
+        reading=f"late_{word.kind}",
+        grade=Grade.RECEIPT,
+        response_status=word.response_status,
+        receipt=word.receipt,
+        phases={},
+    )
+
+
+def _verdict_of(word: LateWord) -> Verdict | None:
+    if word.kind == "unsent":
+        return Verdict.UNSENT
+    if word.outcome == Outcome.ACCEPTED:
+        return Verdict.APPLIED
+    # A refusal, or an answer whose contract proves that nothing was applied.
+    return None if word.outcome == Outcome.OUTCOME_UNKNOWN else Verdict.REFUSED
+
+
+def judge(
+    contract: LookupContract,
+    started: LookupStarted,
+    answer: WireAnswer,
+    *,
+    is_past_horizon: bool,
+) -> LookupEnd:
+    """What the provider's answer says about the write, by the frozen lookup contract (C268)."""
+    reading = "unreachable"
+    verdict = Verdict.UNREACHABLE
+    status = answer.status
+    is_declared = status is not None and status in (*contract.found, *contract.not_found)
+    if answer.complete and status is not None and is_declared:
+        found = contract.judge(
+            status,
+            answer.body or b"",
+            written=started.request.written,
+            mark_time=started.marked_at,
+            remote_id=started.remote_id,
+        )
+        reading = found.value
+        if found is LookupReading.EQUAL:
+            verdict = Verdict.APPLIED
+        elif found is LookupReading.DIFFERENT_UNCHANGED and is_past_horizon:
+            verdict = Verdict.NOT_FOUND
+        else:
+            # The record is gone, changed since, too fresh to tell, or shows nothing about it.
+            verdict = Verdict.INCONCLUSIVE
+    return LookupEnd(
+        verdict=verdict,
+        reading=reading,
+        grade=Grade.STATE if verdict is Verdict.APPLIED else Grade.NONE,
+        response_status=status,
+        receipt={},
+        phases=answer.journal.as_evidence(),
+    )

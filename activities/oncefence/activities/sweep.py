@@ -1,0 +1,28 @@
+"""The sweep: items that are due and that nobody seems to run get a nudge."""
+
+from temporalio import activity
+
+from oncefence.activities.contracts import RUN_SWEEP, SweepReport
+from oncefence.activities.process_context import ProcessContext
+from oncefence.storage.phases.find_work import find_due_work
+
+PAGE = 200
+
+
+class SweepActivity:
+    """
+    Nudges what is overdue.
+
+    Whether an item has no workflow, a lost one or a slow one need not be told apart: a nudge
+    starts what is missing and wakes what is there, and running an item twice is safe.
+    """
+
+    def __init__(self, context: ProcessContext) -> None:
+        self._context = context
+
+    @activity.defn(name=RUN_SWEEP)
+    async def run_sweep(self) -> SweepReport:
+        """Nudge one page of overdue items, oldest first."""
+        refs = await find_due_work(self._context.engine, page=PAGE, limits=self._context.limits)
+        await self._context.wake_all(refs)
+        return SweepReport(nudged=len(refs))

@@ -1,0 +1,1 @@
+"""Waiting: what Temporal owns. The store is the authority; a workflow's memory is a hint."""

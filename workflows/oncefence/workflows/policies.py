@@ -1,0 +1,28 @@
+"""How activities are called, each with its reason."""
+
+from datetime import timedelta
+from typing import Final
+
+from temporalio.common import RetryPolicy
+
+# One: a second execution would be a re-run by Temporal, and the workflow decides on those. The
+# committed mark makes even a second execution harmless, but it is never asked for.
+DISPATCH: Final = RetryPolicy(maximum_attempts=1)
+
+# A sweep only reads and nudges; the next one comes within the minute.
+SWEEP: Final = RetryPolicy(maximum_attempts=1)
+
+SWEEP_TIMEOUT: Final = timedelta(seconds=120)
+
+# Until a worker takes a regular attempt. Passing it means that nothing was sent.
+SCHEDULE_TO_START: Final = timedelta(minutes=10)
+
+# After an activity that failed without a word: its facts are in SQL, so ask there again.
+PAUSE_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+
+# A workflow does not continue as new: past this many events it ends, its fact is in SQL, and
+# the sweep starts another.
+EVENTS_MAX: Final = 2_000
+
+WORKFLOW_TASK_TIMEOUT: Final = timedelta(seconds=3)
+STICKY_TIMEOUT: Final = timedelta(seconds=1)
