@@ -44,10 +44,18 @@ class TestDeadline:
         clock = ManualClock()
         deadline = SendDeadline.anchor(8_000, clock=clock)
         clock.now += 8.0
-        async with raw_server(replies(answer())) as server:
-            result = await http_once(request_to(server), deadline=deadline, policy=LOCAL)
+        asked: list[str] = []
 
-        assert server.connections == 0
+        async def resolver(host: str, port: int) -> list[str]:
+            asked.append(host)
+            return [host]
+
+        async with raw_server(replies(answer())) as server:
+            result = await http_once(
+                request_to(server), deadline=deadline, policy=LOCAL, resolver=resolver
+            )
+
+        assert (server.connections, asked) == (0, [])
         assert (result.phase, result.fault) == (WirePhase.NOTHING, SendFault.DEADLINE)
 
     @pytest.mark.parametrize("drip", ["body", "head", "silence"])

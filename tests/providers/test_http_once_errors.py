@@ -10,6 +10,7 @@ import pytest
 
 from oncefence.activities import http_once as module
 from oncefence.activities.http_once import (
+    PhaseJournal,
     fault_of,
 )
 from oncefence.domain.classification import SendFault, WirePhase
@@ -54,3 +55,21 @@ class TestErrorsOfTheTransport:
         """The guard rests on how these parsers are called: a new major line is read first."""
         assert httpcore.__version__.split(".")[0] == "1"
         assert h11.__version__.split(".")[:2] >= ["0", "16"]
+
+
+class TestPhaseJournal:
+    def test_never_goes_back(self) -> None:
+        """An answer may begin before the request is all out; the furthest phase counts (C244)."""
+        moments = iter([10.0, 10.001, 10.005, 10.009])
+        journal = PhaseJournal(clock=lambda: next(moments))
+        journal.reach(WirePhase.FIRST_BYTE_IN)
+        journal.reach(WirePhase.ALL_OUT)
+        journal.reach(WirePhase.ALL_OUT)
+
+        assert journal.as_evidence() == {
+            "phase": "first_byte_in",
+            "bytes_out": 0,
+            "bytes_in": 0,
+            "all_out_ms": 5,
+            "first_byte_in_ms": 1,
+        }

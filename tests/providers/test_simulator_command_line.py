@@ -11,7 +11,7 @@ from typing import Protocol
 import pytest
 
 from oncefence.simulator.cli import main
-from oncefence.simulator.server import Settings
+from oncefence.simulator.server import Settings, Simulator
 from tests.providers.simulated import TOKEN, command_line, environment, simulator_at
 
 
@@ -22,7 +22,12 @@ class Refused(Protocol):
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Refused:
+    async def serve_until(*_: object) -> None:
+        pytest.fail("it started")
+
+    monkeypatch.setattr(Simulator, "serve_until", serve_until)
+
     def start(*arguments: str | Path) -> str:
         assert main([str(argument) for argument in arguments]) == 2
         told = capsys.readouterr()

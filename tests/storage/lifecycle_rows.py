@@ -144,9 +144,9 @@ def with_execution(source: str, target: str, trigger: str) -> tuple[str, ...]:
             }[target]
             lookup = (ADD_LOOKUP,) if target == "unknown" else ()
             return (settle_open(outcome), item, *lookup)
-        case ("accepted" | "retrying"), "unknown":
+        case (("accepted" | "retrying"), "unknown"):
             return (move_item("cancelled", "cancel"), ADD_LOOKUP)
-        case ("accepted" | "retrying"), _:
+        case (("accepted" | "retrying"), _):
             return (move_item("cancelled", "cancel"),)
         case "unknown", _:
             return END_LOOKUP

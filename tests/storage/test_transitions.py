@@ -98,11 +98,6 @@ async def answer_to(
 
 
 class TestRefusedMoves:
-    def test_there_are_112_of_them(self) -> None:
-        """A pair that is not tried is a pair that may pass."""
-        assert len(refused_pairs(EXECUTION)) == 36
-        assert len(refused_pairs(WORK_ITEM)) == 76
-
     @pytest.mark.parametrize(("source", "target"), refused_pairs(EXECUTION))
     async def test_of_an_execution_meet_the_transition_guard_first(
         self,

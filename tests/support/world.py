@@ -404,9 +404,7 @@ class World:
         accepted = await self.accept_command(subject)
         return accepted, await self.start(accepted)
 
-    async def an_unknown_command(
-        self, subject: str = "lead-1"
-    ) -> tuple[Accepted, Started, WorkId]:
+    async def an_unknown_command(self, subject: str = "lead-1") -> tuple[Accepted, Started, WorkId]:
         """A command whose attempt was lost, with its lookup item."""
         accepted, started = await self.a_running_command(subject)
         return accepted, started, await self.lose(started)

@@ -11,7 +11,6 @@ from oncefence.activities.retry_after import retry_after_seconds
 from oncefence.domain.backoff import (
     CONFIGURATION_FAULT_SECONDS,
     clamp_retry_after,
-    lookup_wait_seconds,
     retry_delay_seconds,
 )
 
@@ -68,29 +67,6 @@ class TestRetryDelay:
         """There is nothing to wait for before something ended."""
         with pytest.raises(ValueError, match="attempts_made"):
             retry_delay_seconds(attempts_made=0, jitter=0.5)
-
-
-class TestLookupWaits:
-    def test_are_the_five_of_the_contract(self) -> None:
-        """After the fifth there is no wait, because a person decides (C480)."""
-        waits = [lookup_wait_seconds(lookups_made=made) for made in range(6)]
-
-        assert waits == [30, 120, 600, 3_600, 21_600, None]
-
-    def test_are_scaled(self) -> None:
-        """A development database may run faster (C208)."""
-        assert lookup_wait_seconds(lookups_made=1, scale=0.01) == pytest.approx(1.2)
-
-    @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
-    def test_refuse_a_scale_that_stops_or_turns_time(self, scale: float) -> None:
-        """A scale of zero would be a hot loop."""
-        with pytest.raises(ValueError, match="scale"):
-            lookup_wait_seconds(lookups_made=0, scale=scale)
-
-    def test_refuse_a_negative_count(self) -> None:
-        """Python would read it from the end of the ladder."""
-        with pytest.raises(ValueError, match="lookups_made"):
-            lookup_wait_seconds(lookups_made=-1)
 
 
 class TestRetryAfter:

@@ -98,7 +98,10 @@ def broken(cell: Cell, result: Classified) -> str | None:
         or status in contract.not_applied_statuses
         or (status in contract.success_statuses and body is not None and body.declares_refusal)
     )
-    if not result.may_have_applied and not is_proven_harmless:
+    if result.outcome is Outcome.ACCEPTED:
+        if result.may_have_applied:
+            return "what is known to be applied leaves no doubt"
+    elif not result.may_have_applied and not is_proven_harmless:
         return "nothing is called harmless without a proof"
     match result.outcome:
         case Outcome.ACCEPTED if not (

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 from temporalio import activity
 
+from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_ATTEMPT, RunRequest, RunResult, Step
 from oncefence.activities.http_once import http_once
 from oncefence.activities.process_context import AgeingTime, ProcessContext
@@ -25,9 +26,15 @@ from oncefence.activities.wire_message import WireAnswer, WireRequest
 from oncefence.catalog.freeze import FrozenRequest
 from oncefence.catalog.view import BoundOperation, IntegrationBindingView
 from oncefence.domain.backoff import retry_delay_seconds
-from oncefence.domain.classification import BodyVerdict, Classified, ReplyContract, classify
+from oncefence.domain.classification import (
+    AttemptFailure,
+    BodyVerdict,
+    Classified,
+    ReplyContract,
+    classify,
+)
 from oncefence.domain.effect import Outcome
-from oncefence.domain.errors import FenceLost, StoreUnavailable
+from oncefence.domain.errors import FenceLost, Refused, StoreUnavailable
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.redaction import Secret
 from oncefence.storage.phases.find_work import WorkRef, find_successors
@@ -39,7 +46,9 @@ from oncefence.storage.phases.start_attempt import (
     Started,
     StartVerdict,
     start_attempt,
+    unseal,
 )
+from oncefence.storage.sealing import DataKey
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -62,8 +71,8 @@ class AttemptActivity:
         """Run the item once, or join the run of it that is under way in this process."""
         org, work = OrgId(request.org_id), WorkId(UUID(request.work_id))
         time = AgeingTime(request.as_of)
-        return await self._context.runs.join_or_start(
-            org, work, lambda: self._run(org, work, request, time)
+        return await at_boundary(
+            self._context.runs.join_or_start(org, work, lambda: self._run(org, work, request, time))
         )
 
     async def _run(
@@ -80,17 +89,26 @@ class AttemptActivity:
             expires_at=anchored_at + started.deadline_ms / 1000,
             clock=boot_clock,
         )
-        view = await self._context.views.view(org, started.view)
-        operation = view.operation(started.operation)
-        answer = await http_once(
-            wire_request(
-                view, started.request, started.base_url, started.token, _trace(view, started)
-            ),
-            deadline=deadline,
-            policy=TargetPolicy(is_local=started.is_local),
-        )
-        end = attempt_end(operation, started, answer)
+        end = await self._send(started, deadline)
         return await self._finish(started, end, time)
+
+    async def _send(self, started: Started, deadline: SendDeadline) -> AttemptEnd:
+        try:
+            view = await self._context.views.view(started.fence.org, started.view)
+            operation = view.operation(started.operation)
+            unsealed = unseal(self._context.ring, started)
+            request = wire_request(
+                view, unsealed.request, started.base_url, unsealed.token, _trace(view, started)
+            )
+        except Exception as error:
+            # Marked, and nothing sent: the starter knows it and says so, or the attempt would
+            # be taken for lost and the execution for unknown.
+            log.exception("attempt not sent", extra={"attempt_id": str(started.attempt)})
+            return unsent(started, is_configuration_fault=isinstance(error, Refused))
+        answer = await http_once(
+            request, deadline=deadline, policy=TargetPolicy(is_local=started.is_local)
+        )
+        return attempt_end(operation, started, unsealed.answer_key, answer)
 
     async def _start(
         self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
@@ -102,7 +120,6 @@ class AttemptActivity:
         return await until_answered(
             lambda: start_attempt(
                 self._context.engine,
-                self._context.ring,
                 org,
                 work,
                 as_of=time.now(),
@@ -243,7 +260,27 @@ def wire_request(
     )
 
 
-def attempt_end(operation: BoundOperation, started: Started, answer: WireAnswer) -> AttemptEnd:
+def unsent(started: Started, *, is_configuration_fault: bool) -> AttemptEnd:
+    """The end of an attempt whose request could not even be made."""
+    return AttemptEnd(
+        outcome=Outcome.RETRYABLE_PRE_DISPATCH,
+        may_have_applied=False,
+        failure_class=AttemptFailure.NOT_SENT,
+        response_status=None,
+        receipt={},
+        phases={},
+        sealed_answer=None,
+        retry_after_seconds=retry_delay_seconds(
+            attempts_made=started.ordinal,
+            jitter=random.random(),  # noqa: S311  # spreads load, hides nothing
+            is_configuration_fault=is_configuration_fault,
+        ),
+    )
+
+
+def attempt_end(
+    operation: BoundOperation, started: Started, answer_key: DataKey, answer: WireAnswer
+) -> AttemptEnd:
     """What the answer, or the lack of one, means by the command's own frozen contract."""
     contract = operation.response
     reading = None
@@ -280,7 +317,7 @@ def attempt_end(operation: BoundOperation, started: Started, answer: WireAnswer)
         receipt=receipt,
         phases=answer.journal.as_evidence(),
         sealed_answer=(
-            started.answer_key.seal(
+            answer_key.seal(
                 answer.body, "answer", started.fence.org, started.execution, started.ordinal
             )
             if is_final_answer and answer.body is not None
@@ -296,10 +333,11 @@ def _retry_after(
     asked = None
     if answer.status is not None and classified.outcome is Outcome.REPLAY_SAFE_RETRY:
         header = answer.headers.get(operation.response.retry_after.header.lower())
-        if header is not None:
-            asked = retry_after_seconds(header, now=datetime.now(UTC))
         least = operation.response.wait_min_seconds(answer.status)
-        asked = max(asked or 0.0, float(least)) or None
+        # A provider that names no time is given half a minute, unless its pack knows better.
+        if header is not None or not least:
+            asked = retry_after_seconds(header, now=datetime.now(UTC))
+        asked = max(asked or 0.0, float(least))
     return retry_delay_seconds(
         attempts_made=started.ordinal,
         jitter=random.random(),  # noqa: S311  # spreads load, hides nothing

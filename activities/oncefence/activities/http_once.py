@@ -276,7 +276,7 @@ def _framing_fault(response: httpx.Response, method: str) -> SendFault | None:
     has_length = "content-length" in response.headers
     has_coding = "transfer-encoding" in response.headers
     is_old = response.extensions["http_version"] != b"HTTP/1.1"
-    if response.status_code < 200 or (has_coding and (has_length or is_old)):
+    if has_coding and (has_length or is_old):
         return SendFault.GARBLED
     if response.status_code in {204, 304} or method == "HEAD":
         return None

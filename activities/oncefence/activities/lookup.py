@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 from temporalio import activity
 
 from oncefence.activities.attempt import until_answered, wire_request
+from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_LOOKUP, RunRequest, RunResult, Step
 from oncefence.activities.http_once import http_once
 from oncefence.activities.process_context import AgeingTime, ProcessContext
@@ -36,7 +37,9 @@ class LookupActivity:
         """Look once, or join the lookup of this item that is under way in this process."""
         org, work = OrgId(request.org_id), WorkId(UUID(request.work_id))
         time = AgeingTime(request.as_of)
-        return await self._context.runs.join_or_start(org, work, lambda: self._run(org, work, time))
+        return await at_boundary(
+            self._context.runs.join_or_start(org, work, lambda: self._run(org, work, time))
+        )
 
     async def _run(self, org: OrgId, work: WorkId, time: AgeingTime) -> RunResult:
         context = self._context

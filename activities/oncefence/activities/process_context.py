@@ -9,12 +9,12 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio import activity
 
 from oncefence.activities.contracts import RunResult
 from oncefence.domain.ids import OrgId, WorkId
 from oncefence.domain.limits import Limits
+from oncefence.storage.engine import Engine
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_view import ViewShelf
 from oncefence.storage.sealing import KeyRing
@@ -89,7 +89,7 @@ class SendRegistry:
 class ProcessContext:
     """Store, keys, limits, the process's own nonce, and how to wake a workflow."""
 
-    engine: AsyncEngine
+    engine: Engine
     ring: KeyRing
     limits: Limits
     owner: UUID

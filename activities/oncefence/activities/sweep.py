@@ -1,9 +1,11 @@
-"""The sweep: items that are due and that nobody seems to run get a nudge."""
+"""The sweep: items that are due and that nobody seems to run get a nudge; old bytes go."""
 
 from temporalio import activity
 
+from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_SWEEP, SweepReport
 from oncefence.activities.process_context import ProcessContext
+from oncefence.storage.phases.erase_staged import erase_staged
 from oncefence.storage.phases.find_work import find_due_work
 
 PAGE = 200
@@ -23,6 +25,10 @@ class SweepActivity:
     @activity.defn(name=RUN_SWEEP)
     async def run_sweep(self) -> SweepReport:
         """Nudge one page of overdue items, oldest first."""
+        return await at_boundary(self._sweep())
+
+    async def _sweep(self) -> SweepReport:
         refs = await find_due_work(self._context.engine, page=PAGE, limits=self._context.limits)
         await self._context.wake_all(refs)
+        await erase_staged(self._context.engine)
         return SweepReport(nudged=len(refs))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
 
-from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
@@ -26,7 +25,7 @@ from oncefence.activities.sweep import SweepActivity
 from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.limits import Limits
-from oncefence.storage.engine import make_engine
+from oncefence.storage.engine import Engine, make_engine
 from oncefence.storage.phases.check_store import check_store
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_view import ViewShelf
@@ -43,7 +42,7 @@ _PASSED_THROUGH = ("oncefence.workflows", "oncefence.activities.contracts")
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[AsyncEngine]:
+async def open_store(settings: Settings) -> AsyncIterator[Engine]:
     """
     An engine on a store that is fit to keep the promise.
 
@@ -114,7 +113,7 @@ def make_announcer(client: Client, settings: Settings) -> WorkAnnouncer:
 
 
 def make_context(
-    engine: AsyncEngine, ring: KeyRing, announcer: WorkAnnouncer, limits: Limits
+    engine: Engine, ring: KeyRing, announcer: WorkAnnouncer, limits: Limits
 ) -> ProcessContext:
     """What this process brings to its activities, under a nonce of its own."""
     return ProcessContext(

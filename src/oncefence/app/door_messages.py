@@ -32,8 +32,8 @@ DIGEST_FORM: Final[dict[str, object]] = {
     "pattern": "^[0-9a-f]{64}$",
 }
 
-KeyText = Annotated[str, Field(json_schema_extra=KEY_FORM)]  # type: ignore[arg-type]  # a dict
-DigestText = Annotated[str, Field(json_schema_extra=DIGEST_FORM)]  # type: ignore[arg-type]  # too
+KeyText = Annotated[str, Field(json_schema_extra=KEY_FORM)]
+DigestText = Annotated[str, Field(json_schema_extra=DIGEST_FORM)]
 OutboxText = Annotated[str, Field(min_length=1, max_length=OUTBOX_ID_LENGTH_MAX)]
 
 
@@ -115,14 +115,6 @@ class Undecided(_Given):
     """The key has no admission; that proves nothing, and least of all a rejection (C132)."""
 
     admission: Literal["UNDECIDED"] = "UNDECIDED"
-
-
-class AnyAdmission(_Given):
-    """One of the three, told apart by `admission`."""
-
-    verdict: Annotated[
-        AcceptedReceipt | RejectedReceipt | Undecided, Field(discriminator="admission")
-    ]
 
 
 class ExecutionReport(_Given):

@@ -151,9 +151,7 @@ def _problem_of(error: Exception) -> tuple[Response, str]:
             "not_found": "there is nothing at this address",
             "method_not_allowed": "this address has other methods; see the header Allow",
         }.get(code, "the request cannot be answered as it stands")
-        return problem(
-            error.status_code, code, detail, headers=dict(error.headers or {})
-        ), code
+        return problem(error.status_code, code, detail, headers=dict(error.headers or {})), code
     status, code = KERNEL_REFUSALS[type(error)]  # type: ignore[index]  # registered by these keys
     return problem(status, code, str(error)), code
 
@@ -186,7 +184,10 @@ class UnexpectedErrors:
             log.info("caller_left", **_named(scope))
         except Exception as error:  # noqa: BLE001  # logged by type and place, and answered
             incident = uuid4().hex
-            log.error("request_failed", incident=incident, **_place(error), **_named(scope))
+            # Not `exception`: a traceback ends in the message.
+            log.error(  # noqa: TRY400
+                "request_failed", incident=incident, **_place(error), **_named(scope)
+            )
             if not is_begun:
                 answer = problem(
                     HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import uvicorn
-from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -26,6 +25,7 @@ from oncefence.app.bootstrap import (
 )
 from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
+from oncefence.storage.engine import Engine
 from oncefence.storage.sealing import KeyRing
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ async def run_doors(settings: Settings) -> None:
 
 @asynccontextmanager
 async def _doors(
-    settings: Settings, engine: AsyncEngine, ring: KeyRing, announcer: WorkAnnouncer
+    settings: Settings, engine: Engine, ring: KeyRing, announcer: WorkAnnouncer
 ) -> AsyncIterator[None]:
     doors = Doors(engine=engine, ring=ring, limits=settings.limits, announce=announcer.announce)
     server = _DoorServer(

@@ -1,5 +1,5 @@
 """
-How long to wait before the next attempt or the next lookup.
+How long to wait before the next attempt.
 
 Pure: the dice are thrown by the caller and passed in, so a wait can be computed again.
 """
@@ -15,9 +15,6 @@ RETRY_AFTER_UNREADABLE_SECONDS: Final = 30.0
 # Long enough that eight attempts leave a person hours to mend a setting, short enough that
 # the work moves on its own soon after (C249).
 CONFIGURATION_FAULT_SECONDS: Final = 1_800.0
-
-# Clause C480: 7.2 hours in all; after the last a person decides, because a guess could send twice.
-LOOKUP_WAITS_SECONDS: Final = (30.0, 120.0, 600.0, 3_600.0, 21_600.0)
 
 # Past this exponent the window is at its maximum, and 2.0 ** n would overflow for a large n.
 _EXPONENT_MAX: Final = 9
@@ -54,14 +51,3 @@ def clamp_retry_after(seconds: float) -> float:
     if seconds != seconds:  # noqa: PLR0124  # only NaN differs from itself
         return RETRY_AFTER_UNREADABLE_SECONDS
     return min(max(seconds, RETRY_AFTER_SECONDS_MIN), RETRY_AFTER_SECONDS_MAX)
-
-
-def lookup_wait_seconds(*, lookups_made: int, scale: float = 1.0) -> float | None:
-    """Return the wait before the next lookup, or None when the ladder is used up (C480)."""
-    if lookups_made < 0:
-        raise ValueError("lookups_made counts finished lookups: at least 0")
-    if not scale > 0.0:
-        raise ValueError("scale is a positive factor; 1 is real time")
-    if lookups_made >= len(LOOKUP_WAITS_SECONDS):
-        return None
-    return LOOKUP_WAITS_SECONDS[lookups_made] * scale

@@ -245,7 +245,8 @@ def _success_status(
     return Classified(
         outcome=Outcome.ACCEPTED,
         failure_class=None,
-        may_have_applied=True,
+        # Applied, and known to be: there is no doubt left that could hold a lane.
+        may_have_applied=False,
         is_configuration_fault=False,
     )
 

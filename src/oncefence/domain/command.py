@@ -1,10 +1,21 @@
-"""A handoff as it is offered, and the receipt that settles what became of it."""
+"""The ExternalCommand, the handoff that asks for one, and the receipt that answers it."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from oncefence.domain.handoff import Admission, EffectHandoffKey
-from oncefence.domain.ids import CommandId, ExecutionId, OutboxId, PayloadDigest, WorkId
+from oncefence.domain.ids import (
+    BindingGenerationId,
+    CommandId,
+    ExecutionId,
+    OutboxId,
+    PayloadDigest,
+    PrincipalBindingId,
+    ViewId,
+    WorkId,
+)
+from oncefence.domain.lane import source_lane, target_lane
+from oncefence.domain.remote_link import LinkPin
 
 OUTBOX_ID_LENGTH_MAX = 256
 SUBJECT_LENGTH_MAX = 256
@@ -39,3 +50,36 @@ class Receipt:
     work: WorkId | None = None
     deadline_ms: int | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalCommand:
+    """
+    One accepted intent, immutable, with everything that it relies on pinned (C141).
+
+    A later view, generation or link version never reaches it: it is performed as pinned, or it
+    ends with the class that says which pin no longer holds.
+    """
+
+    command: CommandId
+    handover: Handover
+    provider: str
+    endpoint_class: str
+    view: ViewId
+    view_digest: str
+    binding: PrincipalBindingId
+    generation: BindingGenerationId
+    link: LinkPin
+    deadline_ms: int
+    lookup_deadline_ms: int | None
+    is_sensitive: bool
+
+    @property
+    def source_lane(self) -> str:
+        """What the same local record gave rise to happens one after the other."""
+        return source_lane(self.handover.subject)
+
+    @property
+    def target_lane(self) -> str:
+        """What changes the same remote record happens one after the other."""
+        return target_lane(self.generation, self.link.link)

@@ -1,4 +1,4 @@
-"""Sole writer of `binding_views`: published views; never changed, only followed by a next revision."""
+"""Sole writer of `binding_views`: published views, only ever followed by a next revision."""
 
 from collections.abc import Mapping
 from typing import Any

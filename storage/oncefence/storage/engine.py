@@ -7,7 +7,7 @@ Transactions are opened by the phases alone; this module only says what they run
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import asyncpg
 from sqlalchemy import text
@@ -18,6 +18,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from oncefence.domain.errors import ConfigurationRefused, StoreUnavailable
 
 T = TypeVar("T")
+
+Engine = AsyncEngine
+"""What the layers above hold and hand down to phases; none of them uses it itself."""
+
+Store: TypeAlias = AsyncEngine
+"""What the layers above call it, who must not know what it is made of."""
 
 SCHEMA_REVISION: Final = "0001"
 """The migration that this code is written for."""
@@ -54,6 +60,8 @@ def make_engine(
         pool_size=size,
         max_overflow=size,
         pool_pre_ping=False,
+        # An error's text may travel; the values of a statement may not.
+        hide_parameters=True,
         # No session state is ever set, so there is nothing to reset; the default would cost a
         # round trip each time.
         pool_reset_on_return=None,

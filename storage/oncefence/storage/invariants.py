@@ -121,7 +121,8 @@ INVARIANTS: Final = (
         name="running_has_its_open_attempt",
         meaning="an execution runs exactly while one of its attempts is open",
         query="""
-        SELECT e.org_id, e.command_id, e.execution_id, e.status, count(a.attempt_id) AS open_attempts
+        SELECT e.org_id, e.command_id, e.execution_id, e.status,
+               count(a.attempt_id) AS open_attempts
           FROM oncefence.executions AS e
           LEFT JOIN oncefence.effect_attempts AS a
             ON a.org_id = e.org_id AND a.command_id = e.command_id

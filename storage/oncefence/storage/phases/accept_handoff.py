@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from oncefence.catalog.freeze import FrozenRequest
 from oncefence.catalog.view import BoundOperation, IntegrationBindingView
 from oncefence.domain import ids
-from oncefence.domain.command import Handover, Receipt
+from oncefence.domain.command import ExternalCommand, Handover, Receipt
 from oncefence.domain.errors import (
     HandoffAlreadyRejected,
     HandoffConflict,
@@ -17,14 +17,21 @@ from oncefence.domain.errors import (
     ScopeRefused,
 )
 from oncefence.domain.handoff import Admission, EffectHandoffKey, payload_digest
-from oncefence.domain.ids import BindingGenerationId, CommandId, LinkId, OutboxId
-from oncefence.domain.lane import source_lane, target_lane
+from oncefence.domain.ids import (
+    BindingGenerationId,
+    CommandId,
+    LinkId,
+    OutboxId,
+    PrincipalBindingId,
+    ViewId,
+)
 from oncefence.domain.limits import Limits
+from oncefence.domain.remote_link import LinkPin
 from oncefence.storage import handoff_conflicts, handoffs
 from oncefence.storage.engine import one_statement, run_phase
+from oncefence.storage.frozen import seal_request
 from oncefence.storage.phases.authenticate import Caller
 from oncefence.storage.phases.refuse_scope import refuse_other_scope
-from oncefence.storage.frozen import seal_request
 from oncefence.storage.sealing import KeyRing
 from oncefence.storage.sql_files import sql_file
 
@@ -79,7 +86,13 @@ async def accept_handoff(
         return await _repeated(engine, caller, handover, before)
     operation, context, payload = await _resolve(engine, ring, caller, handover)
     request = operation.freeze(payload, remote_id=context.remote_id)
-    values = _values(ring, caller, handover, operation, context, request, payload, limits)
+    command = _command(handover, operation, context)
+    values = {
+        **_admission_values(caller, handover, limits.retention_days),
+        **_command_values(command),
+        **_request_values(ring, caller, command.command, request, payload),
+        "completion_contract": json.dumps(operation.completion.model_dump(mode="json")),
+    }
 
     async def transaction() -> bool:
         async with one_statement(engine).connect() as connection:
@@ -264,21 +277,54 @@ def _refuse_missing(handover: Handover, operation: BoundOperation, context: Row[
         )
 
 
-def _values(
-    ring: KeyRing,
-    caller: Caller,
-    handover: Handover,
-    operation: BoundOperation,
-    context: Row[Any],
-    request: FrozenRequest,
-    payload: bytes,
-    limits: Limits,
-) -> dict[str, object]:
-    scope = caller.scope
-    command = ids.command_id(str(handover.key))
-    execution = ids.execution_id(command)
-    key, wrapped, key_id = ring.new_key("execution", scope.org, execution)
+def _command(handover: Handover, operation: BoundOperation, context: Row[Any]) -> ExternalCommand:
     lookup = operation.lookup
+    return ExternalCommand(
+        command=ids.command_id(str(handover.key)),
+        handover=handover,
+        provider=operation.provider,
+        endpoint_class=operation.endpoint_class,
+        view=ViewId(context.view_id),
+        view_digest=context.view_digest,
+        binding=PrincipalBindingId(context.binding_id),
+        generation=BindingGenerationId(context.generation_id),
+        link=LinkPin(
+            link=LinkId(context.link_id),
+            version=context.link_version,
+            remote_id=context.remote_id,
+        ),
+        deadline_ms=operation.total_deadline_ms,
+        lookup_deadline_ms=lookup.total_deadline_ms if lookup is not None else None,
+        is_sensitive=operation.sensitive,
+    )
+
+
+def _command_values(command: ExternalCommand) -> dict[str, object]:
+    return {
+        "command_id": command.command,
+        "operation": command.handover.operation,
+        "subject": command.handover.subject,
+        "provider": command.provider,
+        "endpoint_class": command.endpoint_class,
+        "view_id": command.view,
+        "view_digest": command.view_digest,
+        "binding_id": command.binding,
+        "generation_id": command.generation,
+        "link_id": command.link.link,
+        "link_version": command.link.version,
+        "remote_id": command.link.remote_id,
+        "idempotency_key": None,
+        "replay_window_seconds": None,
+        "deadline_ms": command.deadline_ms,
+        "lookup_deadline_ms": command.lookup_deadline_ms,
+        "is_sensitive": command.is_sensitive,
+        "source_lane": command.source_lane,
+        "target_lane": command.target_lane,
+    }
+
+
+def _admission_values(caller: Caller, handover: Handover, retention_days: int) -> dict[str, object]:
+    scope = caller.scope
     return {
         "handoff_key": str(handover.key),
         "org_id": scope.org,
@@ -287,37 +333,28 @@ def _values(
         "work_binding_digest": scope.work_binding_digest,
         "outbox_id": handover.outbox,
         "payload_address": caller.org_key.address(handover.digest),
-        "retention_days": limits.retention_days,
-        "command_id": command,
+        "retention_days": retention_days,
+    }
+
+
+def _request_values(
+    ring: KeyRing,
+    caller: Caller,
+    command: CommandId,
+    request: FrozenRequest,
+    payload: bytes,
+) -> dict[str, object]:
+    org, execution = caller.scope.org, ids.execution_id(command)
+    key, wrapped, key_id = ring.new_key("execution", org, execution)
+    return {
         "execution_id": execution,
         "work_id": ids.dispatch_work_id(command, 1),
-        "source_lane": source_lane(handover.subject),
-        "target_lane": target_lane(
-            BindingGenerationId(context.generation_id), LinkId(context.link_id)
-        ),
-        "operation": handover.operation,
-        "subject": handover.subject,
-        "provider": operation.provider,
-        "endpoint_class": operation.endpoint_class,
-        "view_id": context.view_id,
-        "view_digest": context.view_digest,
-        "binding_id": context.binding_id,
-        "generation_id": context.generation_id,
-        "link_id": context.link_id,
-        "link_version": context.link_version,
-        "remote_id": context.remote_id,
         "request_method": request.method,
         "request_target": request.target,
         "request_headers": json.dumps([list(pair) for pair in request.headers]),
         "request_body_address": caller.org_key.address(payload_digest(request.body)),
-        "idempotency_key": None,
-        "replay_window_seconds": None,
-        "deadline_ms": operation.total_deadline_ms,
-        "lookup_deadline_ms": lookup.total_deadline_ms if lookup is not None else None,
-        "is_sensitive": operation.sensitive,
-        "completion_contract": json.dumps(operation.completion.model_dump(mode="json")),
         "wrapped_key": wrapped,
         "key_id": key_id,
-        "sealed_payload": key.seal(payload, "payload", scope.org, execution, 1),
-        "sealed_request": seal_request(key, request, "request", scope.org, execution, 1),
+        "sealed_payload": key.seal(payload, "payload", org, execution, 1),
+        "sealed_request": seal_request(key, request, "request", org, execution, 1),
     }

@@ -38,12 +38,11 @@ ADMISSION = text(
     " WHERE handoff_key = :name AND (CAST(:org AS text) IS NULL OR org_id = :org)"
 )
 
-_OF_COMMAND: Final = "org_id = :org AND command_id = :command"
 SECTIONS: Final[Mapping[str, str]] = {
-    "handoff": f"""
+    "handoff": """
         SELECT handoff_key, admission, outbox_id, installation, capability, receipt_version,
                admitted_at, retained_until
-          FROM oncefence.handoffs WHERE {_OF_COMMAND}
+          FROM oncefence.handoffs WHERE org_id = :org AND command_id = :command
     """,
     "conflicts": """
         SELECT q.field, q.verb, q.offered_outbox_id, q.seen_at
@@ -51,28 +50,28 @@ SECTIONS: Final[Mapping[str, str]] = {
           JOIN oncefence.handoffs AS h ON h.handoff_key = q.handoff_key
          WHERE h.org_id = :org AND h.command_id = :command ORDER BY q.seen_at
     """,
-    "command": f"""
+    "command": """
         SELECT org_id, command_id, operation, subject, provider, endpoint_class, request_method,
                request_target, idempotency_key IS NOT NULL AS has_idempotency_key, deadline_ms,
                is_sensitive, accepted_at
-          FROM oncefence.commands WHERE {_OF_COMMAND}
+          FROM oncefence.commands WHERE org_id = :org AND command_id = :command
     """,
-    "execution": f"""
+    "execution": """
         SELECT execution_id, status, via, attempt, settlements, failure_class, settled_by,
                evidence_grade, accepted_at, changed_at
-          FROM oncefence.executions WHERE {_OF_COMMAND}
+          FROM oncefence.executions WHERE org_id = :org AND command_id = :command
     """,
-    "items": f"""
+    "items": """
         SELECT work_id, family, state, via, run_after, attempt, claims_lost, ownership_epoch,
                lease_until, outcome, failure_class, source_lane, source_sequence, target_lane,
                target_sequence, changed_at
-          FROM oncefence.work_items WHERE {_OF_COMMAND} ORDER BY made_at, work_id
+          FROM oncefence.work_items WHERE org_id = :org AND command_id = :command ORDER BY made_at, work_id
     """,
-    "attempts": f"""
+    "attempts": """
         SELECT ordinal, attempt_id, work_id, ownership_epoch, started_at, settled_at, settled_as,
                outcome, may_have_applied, failure_class, response_status, phases,
                provider_receipt, disposition, disposed_at, superseded_by
-          FROM oncefence.effect_attempts WHERE {_OF_COMMAND} ORDER BY ordinal
+          FROM oncefence.effect_attempts WHERE org_id = :org AND command_id = :command ORDER BY ordinal
     """,
     "evidence": """
         SELECT v.evidence_id, v.attempt_id, v.kind, v.outcome, v.response_status, v.phases,
@@ -177,9 +176,7 @@ async def read_command(engine: AsyncEngine, name: str, *, org: OrgId | None) -> 
             for section, query in SECTIONS.items():
                 rows = await connection.execute(text(query), place)
                 sections[section] = [dict(row) for row in rows.mappings()]
-            return CommandPage(
-                org=OrgId(found.org_id), command=found.command_id, sections=sections
-            )
+            return CommandPage(org=OrgId(found.org_id), command=found.command_id, sections=sections)
 
     return await run_phase("read_command", transaction)
 
@@ -190,16 +187,12 @@ async def _find(connection: AsyncConnection, name: str, org: OrgId | None) -> An
         identity = UUID(name)
     except ValueError:
         identity = None
-    rows = (
-        await connection.execute(FIND, {"id": identity, "name": name, "org": org})
-    ).all()
+    rows = (await connection.execute(FIND, {"id": identity, "name": name, "org": org})).all()
     if len(rows) > 1:
         raise CommandAmbiguous(orgs=tuple(sorted({row.org_id for row in rows})))
     if rows:
         return rows[0]
-    admission = (
-        await connection.execute(ADMISSION, {"name": name, "org": org})
-    ).one_or_none()
+    admission = (await connection.execute(ADMISSION, {"name": name, "org": org})).one_or_none()
     if admission is not None:
         raise NoSuchTarget(
             kind="command of the rejected handoff",

@@ -1,4 +1,4 @@
-"""Registering a Runtime: its work binding, its credential's hash and, the first time, its org's key."""
+"""Registering a Runtime: its work binding, its credential's hash and its org's key."""
 
 import hashlib
 import secrets

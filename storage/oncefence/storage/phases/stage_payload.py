@@ -19,7 +19,7 @@ async def stage_payload(
 
     async def transaction() -> None:
         async with engine.begin() as connection:
-            await staged_payloads.add(
+            await staged_payloads.stage(
                 connection,
                 {
                     "org_id": org,

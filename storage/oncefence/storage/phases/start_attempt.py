@@ -5,7 +5,7 @@ From the moment this commits, nobody but the holder of its token may send, and n
 the mark later ever does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -87,15 +87,23 @@ class Started:
     remote_id: str
     deadline_ms: int
     lease_until: datetime
+    idempotency_key: str | None
+    sealed: Row[Any] = field(repr=False)
+    """The sealed request and token. They are opened after the mark, by `unseal`: a key that is
+    missing then leaves a marked attempt that sent nothing, and its starter says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsealed:
+    """What is sent, in the clear, and the key under which its answer is kept."""
+
     request: FrozenRequest
     token: Secret
-    idempotency_key: str | None
     answer_key: DataKey
 
 
 async def start_attempt(
     engine: AsyncEngine,
-    ring: KeyRing,
     org: OrgId,
     work: WorkId,
     *,
@@ -139,9 +147,6 @@ async def start_attempt(
             execution_status=row.execution_status,
             lookup_work=WorkId(row.lookup_work_id) if row.lookup_work_id else None,
         )
-    execution_key = ring.unwrap(
-        row.request_wrapped_key, row.request_key_id, "execution", org, row.execution_id
-    )
     return Started(
         fence=Fence(org=org, work=work, token=token, epoch=row.epoch),
         attempt=AttemptId(row.attempt_id),
@@ -156,12 +161,26 @@ async def start_attempt(
         remote_id=row.remote_id,
         deadline_ms=row.deadline_ms,
         lease_until=row.until,
-        request=open_request(
-            execution_key, row.request_ciphertext, "request", org, row.execution_id, 1
-        ),
-        token=open_token(ring, org, row),
         idempotency_key=row.idempotency_key,
-        answer_key=execution_key,
+        sealed=row,
+    )
+
+
+def unseal(ring: KeyRing, started: Started) -> Unsealed:
+    """
+    The frozen request and the token of a started attempt.
+
+    Raises:
+        ConfigurationRefused: The key ring is not the one that they were sealed with.
+    """
+    row, org = started.sealed, started.fence.org
+    key = ring.unwrap(
+        row.request_wrapped_key, row.request_key_id, "execution", org, row.execution_id
+    )
+    return Unsealed(
+        request=open_request(key, row.request_ciphertext, "request", org, row.execution_id, 1),
+        token=open_token(ring, org, row),
+        answer_key=key,
     )
 
 

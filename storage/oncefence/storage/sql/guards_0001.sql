@@ -208,10 +208,14 @@ BEGIN
     IF probe IS DISTINCT FROM OLD THEN
         RAISE EXCEPTION 'attempt: % is written once', OLD.attempt_id USING ERRCODE = 'OF012';
     END IF;
-    IF NEW.settled_at IS NULL AND (NEW.settled_as, NEW.settled_token, NEW.settled_epoch,
-            NEW.response_status, NEW.provider_receipt) IS DISTINCT FROM
-            (NULL::text, NULL::uuid, NULL::bigint, NULL::integer, NULL::jsonb) THEN
+    IF NEW.settled_at IS NULL AND num_nonnulls(NEW.settled_as, NEW.settled_token,
+            NEW.settled_epoch, NEW.outcome, NEW.may_have_applied, NEW.failure_class,
+            NEW.response_status, NEW.provider_receipt, NEW.phases) > 0 THEN
         RAISE EXCEPTION 'attempt: % is not settled yet', OLD.attempt_id USING ERRCODE = 'OF012';
+    END IF;
+    IF NEW.disposition IS NULL
+       AND num_nonnulls(NEW.disposition_evidence_id, NEW.disposed_at) > 0 THEN
+        RAISE EXCEPTION 'attempt: % is not disposed yet', OLD.attempt_id USING ERRCODE = 'OF012';
     END IF;
     IF OLD.settled_at IS NULL AND NEW.settled_at IS NOT NULL THEN
         IF NEW.settled_as = 'starter' THEN
@@ -259,7 +263,8 @@ BEGIN
     RETURN OLD;
 END $$;
 
--- OF023: a data key may be erased and nothing else; OF024: links; OF025: generations.
+-- OF023: a data key may be erased and nothing else; OF024: links; OF025: generations;
+-- OF026: completions; OF027: staged payloads.
 CREATE FUNCTION guard_key_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     probe record;
@@ -271,6 +276,20 @@ BEGIN
     IF probe IS DISTINCT FROM OLD THEN
         RAISE EXCEPTION '%: a key can be erased and nothing else', TG_TABLE_NAME
             USING ERRCODE = 'OF023';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE FUNCTION guard_staging() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- Erased bytes may be put again; bytes that are there stay, and only stay longer.
+    IF (NEW.org_id, NEW.payload_address) IS DISTINCT FROM (OLD.org_id, OLD.payload_address)
+       OR NEW.staged_at < OLD.staged_at
+       OR (OLD.wrapped_key IS NOT NULL
+           AND (NEW.key_id, NEW.ciphertext) IS DISTINCT FROM (OLD.key_id, OLD.ciphertext))
+       OR (OLD.wrapped_key IS NOT NULL AND NEW.wrapped_key IS NOT NULL
+           AND NEW.wrapped_key <> OLD.wrapped_key) THEN
+        RAISE EXCEPTION 'staged payload: its key can be erased and its bytes put again, no more'
+            USING ERRCODE = 'OF027';
     END IF;
     RETURN NEW;
 END $$;
@@ -407,8 +426,8 @@ CREATE TRIGGER a_generation BEFORE UPDATE ON binding_generations
     FOR EACH ROW EXECUTE FUNCTION guard_generation_change();
 CREATE TRIGGER a_key_erasure BEFORE UPDATE ON execution_keys
     FOR EACH ROW EXECUTE FUNCTION guard_key_erasure();
-CREATE TRIGGER a_key_erasure BEFORE UPDATE ON staged_payloads
-    FOR EACH ROW EXECUTE FUNCTION guard_key_erasure();
+CREATE TRIGGER a_staging BEFORE UPDATE ON staged_payloads
+    FOR EACH ROW EXECUTE FUNCTION guard_staging();
 CREATE TRIGGER a_delivery BEFORE UPDATE ON completions
     FOR EACH ROW EXECUTE FUNCTION guard_completion_delivery();
 CREATE TRIGGER b_retention BEFORE DELETE ON handoffs

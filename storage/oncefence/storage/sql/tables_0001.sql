@@ -198,18 +198,21 @@ CREATE TABLE handoffs (
         OR (admission = 'HANDOFF_REJECTED' AND command_id IS NULL AND reason IS NOT NULL))
 );
 CREATE UNIQUE INDEX one_admission_per_command ON handoffs (org_id, command_id);
+-- So that what refers to an admission refers to one of its own org.
+CREATE UNIQUE INDEX admissions_by_org ON handoffs (org_id, handoff_key);
 
 CREATE TABLE handoff_conflicts (
     org_id text NOT NULL,
     conflict_id uuid NOT NULL,
-    handoff_key text NOT NULL REFERENCES handoffs,
+    handoff_key text NOT NULL,
     field text NOT NULL CONSTRAINT conflict_field_is_known
         CHECK (field IN ('payload digest', 'outbox id')),
     verb text NOT NULL CONSTRAINT conflict_verb_is_known CHECK (verb IN ('accept', 'reject')),
     offered_outbox_id text NOT NULL,
     offered_payload_address bytea NOT NULL,
     seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (org_id, conflict_id)
+    PRIMARY KEY (org_id, conflict_id),
+    FOREIGN KEY (org_id, handoff_key) REFERENCES handoffs (org_id, handoff_key)
 );
 
 CREATE TABLE executions (
@@ -350,12 +353,14 @@ CREATE TABLE effect_attempts (
     FOREIGN KEY (org_id, link_id) REFERENCES remote_links,
     CONSTRAINT one_attempt_per_ordinal UNIQUE (org_id, command_id, ordinal),
     CONSTRAINT one_attempt_per_epoch UNIQUE (org_id, work_id, ownership_epoch),
+    CONSTRAINT one_attempt_per_lease_token UNIQUE (org_id, lease_token),
     CONSTRAINT settled_means_outcome CHECK (
         (settled_at IS NULL) = (outcome IS NULL)
         AND (outcome IS NULL) = (may_have_applied IS NULL)
         AND (outcome IS NULL) = (settled_as IS NULL)),
     CONSTRAINT unknown_may_have_applied CHECK (outcome <> 'OUTCOME_UNKNOWN' OR may_have_applied),
-    CONSTRAINT only_doubt_is_disposed CHECK (disposition IS NULL OR may_have_applied)
+    -- IS TRUE: of an open attempt it is null, and a null would pass.
+    CONSTRAINT only_doubt_is_disposed CHECK (disposition IS NULL OR may_have_applied IS TRUE)
 ) WITH (fillfactor = 70);
 -- No second attempt over one that is open, was accepted, or may have applied without proof
 -- of the contrary; a replay-safe one lets the next supersede it.

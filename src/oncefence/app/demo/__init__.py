@@ -1,0 +1,1 @@
+"""The demonstration: real commands, a hostile provider, a worker killed in mid-send, and the count."""

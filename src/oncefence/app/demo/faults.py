@@ -1,0 +1,194 @@
+"""
+Which command meets which fault, and with which ones in flight the worker is killed.
+
+For the shipped example it is written down here; for any other file it is dealt by seed and
+position. Rules name commands, so nothing depends on which send comes first.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from oncefence.app.handoff_file import HandoffLine
+
+Rule = Mapping[str, Any]
+
+KILLS: Final = 2
+NEEDS_ATTENTION_SCRIPTED: Final = 1
+"""How many commands of the shipped example a person has to look at: the one that is overwritten."""
+
+_REFUSE_SECONDS: Final = 1.5
+_HELD_AFTER_CHANGE: Final = {"hold_at": "commit"}
+_HELD_BEFORE_CHANGE: Final = {"hold_at": "read"}
+
+# By the outbox id of a line in the shipped example. A person changes the record of `title-13`
+# before anybody can look, so that nothing ever shows whether our change was there before.
+_SCRIPT: Final[Mapping[str, Rule]] = {
+    "title-05": {"fault": "lost_answer"},
+    "title-06": {"fault": "rate_limit_429", "retry_after": 1},
+    "title-07": {"fault": "rate_limit_429"},
+    "title-08": {"fault": "reset_after_commit"},
+    "title-11": {"fault": "reject_400"},
+    "title-12": {"fault": "lost_answer"},
+    "title-13": {"fault": "overwritten"},
+    "title-14": {"fault": "server_error_after_commit"},
+    "title-15": {"fault": "server_error_before_commit", "status": 503},
+    "title-16": {"fault": "wrong_id"},
+    "title-17": {"fault": "cut_body"},
+    "title-18": {"fault": "drip"},
+    "title-21": {"fault": "reset_mid_read"},
+    "title-22": {"fault": "lost_answer"},
+    "title-23": {"fault": "garbled"},
+    "title-24": {"fault": "no_effect_hang"},
+}
+# After the first of these is answered the port is closed, and the second, of the same lead, is
+# refused its connection.
+_REFUSED_AFTER: Final = "title-03"
+_HELD: Final[tuple[Mapping[str, Rule], ...]] = (
+    {"title-09": _HELD_AFTER_CHANGE, "title-10": _HELD_BEFORE_CHANGE},
+    {"title-19": _HELD_AFTER_CHANGE, "title-20": _HELD_BEFORE_CHANGE},
+)
+
+_FAULT_RATE: Final = 0.4
+# Faults that hang take a send's whole deadline, so a long file gets no more of them than this.
+_FAULTS_MAX: Final = 120
+_SETTLED_SURELY: Final[tuple[Rule, ...]] = (
+    {"fault": "lost_answer"},
+    {"fault": "reset_after_commit"},
+    {"fault": "late_answer"},
+    {"fault": "rate_limit_429", "retry_after": 1},
+    {"fault": "rate_limit_429"},
+    {"fault": "server_error_after_commit"},
+    {"fault": "cut_body"},
+    {"fault": "wrong_id"},
+    {"fault": "garbled"},
+    {"fault": "drip"},
+    {"fault": "reject_400"},
+)
+# What these leave behind a person may have to judge, and until then the lane stands still. So
+# they are dealt only where no later line of the file waits behind.
+_LAST_OF_ITS_SUBJECT: Final[tuple[Rule, ...]] = (
+    *_SETTLED_SURELY,
+    {"fault": "reset_before_read"},
+    {"fault": "reset_mid_read"},
+    {"fault": "reset_before_answer"},
+    {"fault": "no_effect_hang"},
+    {"fault": "server_error_before_commit"},
+    {"fault": "unauthorized_401"},
+    {"fault": "overwritten"},
+    {"fault": "overwritten", "apply": False},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Lines that are handed over together; then the worker is killed with some of them in flight."""
+
+    lines: Sequence[HandoffLine]
+    hold: str
+    held: Sequence[HandoffLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The rules of one run, and the batches in their order."""
+
+    rules: Sequence[Rule]
+    batches: Sequence[Batch]
+
+
+def scripted(
+    lines: Sequence[HandoffLine],
+    contacts: Mapping[str, str],
+    command_of: Callable[[HandoffLine], UUID],
+) -> Plan:
+    """The plan of the shipped example; a line that it does not know meets no fault."""
+    rules: list[Rule] = []
+    batches = []
+    for number, (batch, held) in enumerate(zip(_halves(lines), _HELD, strict=True), start=1):
+        hold = f"kill-{number}"
+        rules += [
+            {"command": str(command_of(line)), "hold": hold, **held[line.outbox]}
+            for line in batch
+            if line.outbox in held
+        ]
+        rules += [
+            {"command": str(command_of(line)), **_SCRIPT[line.outbox]}
+            for line in batch
+            if line.outbox in _SCRIPT
+        ]
+        batches.append(
+            Batch(lines=batch, hold=hold, held=[line for line in batch if line.outbox in held])
+        )
+    rules += [
+        _refusing(contacts[line.subject]) for line in lines if line.outbox == _REFUSED_AFTER
+    ]
+    return Plan(rules=rules, batches=batches)
+
+
+def dealt(
+    lines: Sequence[HandoffLine],
+    contacts: Mapping[str, str],
+    command_of: Callable[[HandoffLine], UUID],
+    *,
+    seed: int,
+) -> Plan:
+    """The plan of any other file: the same file and seed give the same one."""
+    last = {line.subject: line.number for line in lines}
+    first: dict[str, int] = {}
+    for line in lines:
+        first.setdefault(line.subject, line.number)
+    rate = min(_FAULT_RATE, _FAULTS_MAX / max(1, len(lines)))
+    rules: list[Rule] = []
+    batches = []
+    for number, batch in enumerate(_halves(lines), start=1):
+        hold = f"kill-{number}"
+        held = _chosen(batch, first, seed)
+        # A file of two lines still shows both: one kill after a change, and one before.
+        places = (_HELD_AFTER_CHANGE, _HELD_BEFORE_CHANGE)[number - 1 if len(held) == 1 else 0 :]
+        for line, place in zip(held, places, strict=False):
+            rules.append({"command": str(command_of(line)), "hold": hold, **place})
+        for line in batch:
+            fault = None if line in held else _dealt_to(line, last, seed=seed, rate=rate)
+            if fault is not None:
+                rules.append({"command": str(command_of(line)), **fault})
+        batches.append(Batch(lines=batch, hold=hold, held=held))
+    if len(lines) > 1:
+        # Some send, or the retry of one, finds the port closed.
+        rules.append(_refusing(contacts[min(lines, key=lambda at: _dice(seed, "refuse", at.number)).subject]))
+    return Plan(rules=rules, batches=batches)
+
+
+def _halves(lines: Sequence[HandoffLine]) -> tuple[Sequence[HandoffLine], Sequence[HandoffLine]]:
+    middle = (len(lines) + 1) // KILLS
+    return lines[:middle], lines[middle:]
+
+
+def _chosen(
+    batch: Sequence[HandoffLine], first: Mapping[str, int], seed: int
+) -> Sequence[HandoffLine]:
+    """Two lines that surely get to be sent: nothing of the file stands before them."""
+    free = [line for line in batch if first[line.subject] == line.number]
+    return sorted(free, key=lambda line: _dice(seed, "kill", line.number))[:2]
+
+
+def _dealt_to(
+    line: HandoffLine, last: Mapping[str, int], *, seed: int, rate: float
+) -> Rule | None:
+    if _dice(seed, "meets a fault", line.number) >= rate:
+        return None
+    faults = _LAST_OF_ITS_SUBJECT if last[line.subject] == line.number else _SETTLED_SURELY
+    return faults[int(_dice(seed, "which", line.number) * len(faults))]
+
+
+def _refusing(contact: str) -> Rule:
+    return {"fault": "refuse", "after_contact": contact, "refuse_for_s": _REFUSE_SECONDS}
+
+
+def _dice(seed: int, what: str, number: int) -> float:
+    """A number in [0, 1) that depends on nothing else."""
+    digest = hashlib.sha256(json.dumps([seed, what, number]).encode()).digest()
+    return int.from_bytes(digest[:7]) / 2**56
