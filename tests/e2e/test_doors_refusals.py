@@ -1,6 +1,7 @@
 """What the HTTP door refuses: in which words, and with nothing written."""
 
 import json
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -32,22 +33,73 @@ ASKED = [
     ("POST", "/v1/handoffs/reject"),
 ]
 KIB = 1024
+BROKEN_HANDOFFS: list[tuple[dict[str, object], str, str]] = [
+    ({"operation": "lead.title.pull"}, "no_such_target", "catalog publish"),
+    ({"subject": "lead-without-link"}, "no_such_target", "link adopt"),
+    ({"payload_digest": payload_digest(OTHER_PAYLOAD)}, "no_such_target", "PUT /v1/pay"),
+    ({"subject": "a lead"}, "payload_refused", "pattern"),
+    ({"handoff_key": "ehk1.acme"}, "handoff_key_malformed", "six parts"),
+    ({"payload_digest": "AB" * 32}, "payload_digest_malformed", "lower-case hex"),
+    ({"payload_digest": ""}, "payload_digest_malformed", "lower-case hex"),
+    ({"outbox_id": "x" * 257}, "body_invalid", "outbox_id may have at most 256"),
+    ({"subject": "x" * 257}, "body_invalid", "subject may have at most 256"),
+    ({"operation": "x" * 101}, "body_invalid", "operation may have at most 100"),
+    ({"subject": ""}, "body_invalid", "subject must not be empty"),
+    ({"subject": 7}, "body_invalid", "subject must be text"),
+    ({"org": "umbrella"}, "body_invalid", "org is not known here; there are handoff_key"),
+    ({"handoff_key": None}, "body_invalid", "handoff_key is missing"),
+    ({"payload_digest": None}, "body_invalid", "payload_digest is missing"),
+    ({"outbox_id": None}, "body_invalid", "outbox_id is missing"),
+    ({"operation": None}, "body_invalid", "operation is missing"),
+    ({"subject": None}, "body_invalid", "subject is missing"),
+]
+INEXACT_PAYLOADS = [
+    (b"title=x", "not JSON"),
+    (b"\xff\xfe", "not UTF-8"),
+    (b"[]", "must be a JSON object"),
+    (b"{}", "title"),
+    (b'{"title": "a\\u0000b"}', "U+0000"),
+    (b'{"title": "\\ud800"}', "surrogate"),
+    (b'{"title": NaN}', "NaN"),
+    (b'{"title": "a", "title": "b"}', "twice"),
+    (b'{"title": 9007199254740993}', "2^53"),
+    (b'{"title": "a", "more": 1e400}', "out of range"),
+    (b'{"title": "a", "unbound": 1}', "unbound"),
+    (b'{"title": 7}', "title"),
+]
+LOOSE_JSON = [
+    (b"", "not JSON"),
+    (b"outbox_id=1", "not JSON"),
+    (b"\xff", "not UTF-8"),
+    (b'\xef\xbb\xbf{"outbox_id": "a"}', "byte order mark"),
+    (b'{"outbox_id": "a", "outbox_id": "b"}', "outbox_id: is given twice"),
+    (b'{"outbox_id": "a\\u0000"}', "outbox_id: the text holds U+0000"),
+    (b'{"outbox_id": "\\udc00"}', "half of a surrogate pair"),
+    (b'{"outbox_id": NaN}', "outbox_id: NaN is not JSON"),
+    (b'{"outbox_id": 9007199254740993}', "outbox_id: is a number beyond 2^53"),
+    (b"[" * 50_000, "nested"),
+]
+NO_ADDRESSES = [
+    ("GET", "/", 404, "not_found"),
+    ("GET", "/docs", 404, "not_found"),
+    ("POST", "/v1/handoffs/", 404, "not_found"),
+    ("GET", "/v1/handoffs/a%2Fb", 404, "not_found"),
+    ("DELETE", "/v1/scope", 405, "method_not_allowed"),
+    ("GET", "/v1/payloads/x", 405, "method_not_allowed"),
+]
 
 
 class TestACredential:
-    @pytest.mark.parametrize(("method", "path"), ASKED)
-    async def test_is_needed_everywhere(
-        self, door: OpenDoor, world: World, method: str, path: str
-    ) -> None:
+    async def test_is_needed_everywhere(self, door: OpenDoor, world: World) -> None:
         """Without one there is no scope; and no answer says whether one was close (C580)."""
         wrong = world.credential[:-1] + ("A" if world.credential[-1] != "A" else "B")
-        headers = [
-            {},
-            {"Authorization": world.credential},
-            {"Authorization": "Bearer"},
-            {"Authorization": f"Basic {world.credential}"},
-            {"Authorization": f"Bearer {wrong}"},
-            {"Authorization": "Bearer \udcff".encode("utf-8", "surrogateescape").decode("latin-1")},
+        shown = [
+            None,
+            world.credential.encode(),
+            b"Bearer",
+            b"Basic " + world.credential.encode(),
+            b"Bearer " + wrong.encode(),
+            b"Bearer \xff",
         ]
         bare = door.client(None)
 
@@ -55,13 +107,14 @@ class TestACredential:
             await bare.request(
                 method,
                 path,
-                headers={name: value.encode("latin-1") for name, value in each.items()},
+                headers={} if each is None else {"Authorization": each},
                 content=PAYLOAD,
             )
-            for each in headers
+            for method, path in ASKED
+            for each in shown
         ]
 
-        assert [refusal(answer) for answer in answers] == [(401, "credential_unknown")] * 6
+        assert {refusal(answer) for answer in answers} == {(401, "credential_unknown")}
         assert len({answer.text for answer in answers}) == 1
         assert {answer.headers["www-authenticate"] for answer in answers} == {
             'Bearer realm="oncefence"'
@@ -123,45 +176,19 @@ class TestAnotherScope:
 
 
 class TestAHandoff:
-    @pytest.mark.parametrize(
-        ("changes", "code", "says"),
-        [
-            ({"operation": "lead.title.pull"}, "no_such_target", "catalog publish"),
-            ({"subject": "lead-without-link"}, "no_such_target", "link adopt"),
-            ({"payload_digest": payload_digest(OTHER_PAYLOAD)}, "no_such_target", "PUT /v1/pay"),
-            ({"subject": "a lead"}, "payload_refused", "pattern"),
-            ({"handoff_key": "ehk1.acme"}, "handoff_key_malformed", "six parts"),
-            ({"payload_digest": "AB" * 32}, "payload_digest_malformed", "lower-case hex"),
-            ({"payload_digest": ""}, "payload_digest_malformed", "lower-case hex"),
-            ({"outbox_id": "x" * 257}, "body_invalid", "outbox_id may have at most 256"),
-            ({"subject": "x" * 257}, "body_invalid", "subject may have at most 256"),
-            ({"operation": "x" * 101}, "body_invalid", "operation may have at most 100"),
-            ({"subject": ""}, "body_invalid", "subject must not be empty"),
-            ({"subject": 7}, "body_invalid", "subject must be text"),
-            ({"org": "umbrella"}, "body_invalid", "org is not known here; there are handoff_key"),
-            ({"handoff_key": None}, "body_invalid", "handoff_key is missing"),
-            ({"payload_digest": None}, "body_invalid", "payload_digest is missing"),
-            ({"outbox_id": None}, "body_invalid", "outbox_id is missing"),
-            ({"operation": None}, "body_invalid", "operation is missing"),
-            ({"subject": None}, "body_invalid", "subject is missing"),
-        ],
-    )
     async def test_that_breaks_a_rule_says_which_and_writes_nothing(
-        self,
-        client: httpx.AsyncClient,
-        world: World,
-        *,
-        changes: dict[str, object],
-        code: str,
-        says: str,
+        self, client: httpx.AsyncClient, world: World
     ) -> None:
         """One message that names the rule or the field and what to do (C12)."""
-        response = await client.post(
-            "/v1/handoffs", json=handoff(world.caller.scope, "outbox-1", **changes)
-        )
+        wrong = []
+        for changes, code, says in BROKEN_HANDOFFS:
+            response = await client.post(
+                "/v1/handoffs", json=handoff(world.caller.scope, "outbox-1", **changes)
+            )
+            if refusal(response) != (422, code) or says not in response.json()["detail"]:
+                wrong.append((changes, response.text))
 
-        assert refusal(response) == (422, code)
-        assert says in response.json()["detail"]
+        assert wrong == []
         assert [await world.count(each) for each in ("handoffs", "commands")] == [0, 0]
 
     async def test_without_a_principal_binding_names_it(
@@ -184,77 +211,45 @@ class TestAHandoff:
         assert refusal(response) == (422, "no_such_target")
         assert "oncefence binding add" in response.json()["detail"]
 
-    @pytest.mark.parametrize(
-        ("payload", "says"),
-        [
-            (b"title=x", "not JSON"),
-            (b"\xff\xfe", "not UTF-8"),
-            (b"[]", "must be a JSON object"),
-            (b"{}", "title"),
-            (b'{"title": "a\\u0000b"}', "U+0000"),
-            (b'{"title": "\\ud800"}', "surrogate"),
-            (b'{"title": NaN}', "NaN"),
-            (b'{"title": "a", "title": "b"}', "twice"),
-            (b'{"title": 9007199254740993}', "2^53"),
-            (b'{"title": "a", "more": 1e400}', "out of range"),
-            (b'{"title": "a", "unbound": 1}', "unbound"),
-            (b'{"title": 7}', "title"),
-        ],
-    )
     async def test_whose_payload_cannot_be_sent_exactly_is_refused(
-        self, client: httpx.AsyncClient, world: World, payload: bytes, says: str
+        self, client: httpx.AsyncClient, world: World
     ) -> None:
         """Putting takes any bytes, accepting none that could change on their way (C155)."""
-        await put(client, payload)
+        wrong = []
+        for payload, says in INEXACT_PAYLOADS:
+            await put(client, payload)
+            response = await client.post(
+                "/v1/handoffs", json=handoff(world.caller.scope, "outbox-1", payload)
+            )
+            if refusal(response) != (422, "payload_refused") or says not in response.text:
+                wrong.append((payload, response.text))
 
-        response = await client.post(
-            "/v1/handoffs", json=handoff(world.caller.scope, "outbox-1", payload)
-        )
-
-        assert refusal(response) == (422, "payload_refused")
-        assert says in response.json()["detail"]
+        assert wrong == []
         assert await world.count("handoffs") == 0
 
 
 class TestABody:
-    @pytest.mark.parametrize(
-        ("body", "says"),
-        [
-            (b"", "not JSON"),
-            (b"outbox_id=1", "not JSON"),
-            (b"\xff", "not UTF-8"),
-            (b'\xef\xbb\xbf{"outbox_id": "a"}', "byte order mark"),
-            (b'{"outbox_id": "a", "outbox_id": "b"}', "outbox_id: is given twice"),
-            (b'{"outbox_id": "a\\u0000"}', "outbox_id: the text holds U+0000"),
-            (b'{"outbox_id": "\\udc00"}', "half of a surrogate pair"),
-            (b'{"outbox_id": NaN}', "outbox_id: NaN is not JSON"),
-            (b'{"outbox_id": 9007199254740993}', "outbox_id: is a number beyond 2^53"),
-            (b"[" * 50_000, "nested"),
-        ],
-    )
-    async def test_that_is_not_strict_json_is_refused(
-        self, client: httpx.AsyncClient, body: bytes, says: str
-    ) -> None:
+    async def test_that_is_not_strict_json_is_refused(self, client: httpx.AsyncClient) -> None:
         """What two parsers read differently is read by neither (C155)."""
-        for path in ("/v1/handoffs", "/v1/handoffs/reject"):
-            response = await client.post(
-                path, content=body, headers={"Content-Type": "application/json; charset=utf-8"}
-            )
+        wrong = []
+        for body, says in LOOSE_JSON:
+            for path in ("/v1/handoffs", "/v1/handoffs/reject"):
+                response = await client.post(
+                    path, content=body, headers={"Content-Type": "application/json; charset=utf-8"}
+                )
+                if refusal(response) != (400, "json_refused") or says not in response.text:
+                    wrong.append((body, response.text))
 
-            assert refusal(response) == (400, "json_refused")
-            assert says in response.json()["detail"]
+        assert wrong == []
 
-    @pytest.mark.parametrize("body", [b"[]", b'"text"', b"null", b"7"])
-    async def test_that_is_no_object_is_refused(
-        self, client: httpx.AsyncClient, body: bytes
-    ) -> None:
+    async def test_that_is_no_object_is_refused(self, client: httpx.AsyncClient) -> None:
         """JSON of another shape is named as such."""
-        response = await client.post(
-            "/v1/handoffs", content=body, headers={"Content-Type": "application/json"}
-        )
-
-        assert refusal(response) == (422, "body_invalid")
-        assert response.json()["detail"] == "the body must be a JSON object"
+        for body in (b"[]", b'"text"', b"null", b"7"):
+            response = await client.post(
+                "/v1/handoffs", content=body, headers={"Content-Type": "application/json"}
+            )
+            assert refusal(response) == (422, "body_invalid")
+            assert response.json()["detail"] == "the body must be a JSON object"
 
     async def test_of_another_media_type_is_refused(
         self, client: httpx.AsyncClient, world: World
@@ -283,7 +278,7 @@ class TestABody:
 
     @pytest.mark.parametrize("chunked", [False, True])
     async def test_has_a_limit_that_is_kept_while_it_arrives(
-        self, client: httpx.AsyncClient, world: World, chunked: bool
+        self, client: httpx.AsyncClient, chunked: bool
     ) -> None:
         """A body without end cannot fill the memory, announced or not."""
         long = b" " * (65 * KIB)
@@ -311,17 +306,12 @@ class TestAPayload:
 
         assert await world.count("staged_payloads") == before + 2
 
-    @pytest.mark.parametrize(
-        "named",
-        [payload_digest(PAYLOAD).upper(), payload_digest(PAYLOAD)[:-1], "x", "%00", "é" * 64],
-    )
-    async def test_is_named_by_a_digest_in_canonical_form(
-        self, client: httpx.AsyncClient, named: str
-    ) -> None:
+    async def test_is_named_by_a_digest_in_canonical_form(self, client: httpx.AsyncClient) -> None:
         """One payload has one name (C135)."""
-        response = await client.put(f"/v1/payloads/{named}", content=PAYLOAD)
-
-        assert refusal(response) == (422, "payload_digest_malformed")
+        digest = payload_digest(PAYLOAD)
+        for named in (digest.upper(), digest[:-1], "x", "%00", "é" * 64):
+            response = await client.put(f"/v1/payloads/{named}", content=PAYLOAD)
+            assert refusal(response) == (422, "payload_digest_malformed")
 
     async def test_of_another_digest_is_not_kept(
         self, client: httpx.AsyncClient, world: World
@@ -371,25 +361,14 @@ class TestAPayload:
 
 
 class TestAnAddress:
-    @pytest.mark.parametrize(
-        ("method", "path", "status", "code"),
-        [
-            ("GET", "/", 404, "not_found"),
-            ("GET", "/docs", 404, "not_found"),
-            ("POST", "/v1/handoffs/", 404, "not_found"),
-            ("GET", "/v1/handoffs/a%2Fb", 404, "not_found"),
-            ("DELETE", "/v1/scope", 405, "method_not_allowed"),
-            ("GET", "/v1/payloads/x", 405, "method_not_allowed"),
-        ],
-    )
-    async def test_that_is_none_is_answered_by_a_problem(
-        self, client: httpx.AsyncClient, *, method: str, path: str, status: int, code: str
-    ) -> None:
+    async def test_that_is_none_is_answered_by_a_problem(self, client: httpx.AsyncClient) -> None:
         """A program reads one form of error, whatever it did wrong."""
-        response = await client.request(method, path)
+        answers = [await client.request(method, path) for method, path, _, _ in NO_ADDRESSES]
 
-        assert refusal(response) == (status, code)
-        assert ("allow" in response.headers) == (status == 405)
+        assert [refusal(answer) for answer in answers] == [case[2:] for case in NO_ADDRESSES]
+        assert ["allow" in answer.headers for answer in answers] == [
+            case[2] == 405 for case in NO_ADDRESSES
+        ]
 
     async def test_with_a_key_that_is_none_says_so(self, client: httpx.AsyncClient) -> None:
         """A misspelt key is not undecided; it is no key (C121)."""
@@ -398,16 +377,7 @@ class TestAnAddress:
             assert refusal(response) == (422, "handoff_key_malformed")
 
 
-def _in_chunks(data: bytes, size: int = 16 * KIB) -> "AsyncChunks":
-    return AsyncChunks(data, size)
-
-
-class AsyncChunks:
+async def _in_chunks(data: bytes) -> AsyncIterator[bytes]:
     """A body of unannounced length."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        self._data, self._size = data, size
-
-    async def __aiter__(self):  # noqa: ANN204  # an async generator
-        for start in range(0, len(self._data), self._size):
-            yield self._data[start : start + self._size]
+    for start in range(0, len(data), 16 * KIB):
+        yield data[start : start + 16 * KIB]

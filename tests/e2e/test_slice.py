@@ -7,10 +7,10 @@ at the provider is read from the provider's own ledger.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import groupby, product
 
 import pytest
 import pytest_asyncio
@@ -28,7 +28,6 @@ from tests.support.servers import Database
 from tests.support.station import (
     FAST,
     Form,
-    Provider,
     ProviderWorld,
     make_station,
     new_queue,
@@ -56,15 +55,6 @@ class Story:
     disposition: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A story and, by attempt, the requests to change something that the provider read."""
-
-    story: Story
-    sent: Mapping[str, int]
-    """How often each attempt reached the provider, by the attempt's outcome and ordinal."""
-
-
 DONE = Story(status="succeeded", outcomes=(ACCEPTED,), changes=1, grade="receipt")
 FOUND = Story(
     status="succeeded", outcomes=(UNKNOWN,), changes=1, grade="state", disposition="applied"
@@ -88,8 +78,9 @@ TURNED_DOWN = Story(status="failed", outcomes=(REJECTED,), changes=0, failure="r
 CAME_AGAIN = Story(status="succeeded", outcomes=(SAFE_RETRY, ACCEPTED), changes=1, grade="receipt")
 WAITED = Story(status="succeeded", outcomes=(NOT_SENT, ACCEPTED), changes=1, grade="receipt")
 
-SIMULATED: Mapping[Fault | None, Story] = {
-    None: DONE,
+PLAIN = "plain"
+SIMULATED: Mapping[str, Story] = {
+    PLAIN: DONE,
     Fault.REFUSE: WAITED,
     Fault.RESET_BEFORE_READ: NOT_THERE,
     Fault.RESET_MID_READ: NOT_THERE,
@@ -110,8 +101,16 @@ SIMULATED: Mapping[Fault | None, Story] = {
     Fault.UNAUTHORIZED_401: NOT_THERE,
     Fault.OVERWRITTEN: LEFT_FOR_A_PERSON,
 }
-OTHER: Mapping[Trouble | None, Story] = {
-    None: DONE,
+RULES: Mapping[str, Mapping[str, object]] = {
+    fault: {"fault": fault, "retry_after": 1}
+    if fault is Fault.RATE_LIMIT_429
+    else {"fault": fault, "delay_s": 0.1}
+    if fault is Fault.DRIP
+    else {"fault": fault}
+    for fault in Fault
+}
+OTHER: Mapping[str, Story] = {
+    PLAIN: DONE,
     Trouble.LOST_ANSWER: FOUND,
     Trouble.NO_EFFECT_HANG: NOT_THERE,
     Trouble.REFUSED: TURNED_DOWN,
@@ -119,108 +118,213 @@ OTHER: Mapping[Trouble | None, Story] = {
     Trouble.STAYS_UNKNOWN: LEFT_FOR_A_PERSON,
 }
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One command, its world, and what the provider's own list says of it."""
+
+    world: ProviderWorld
+    accepted: Accepted
+    changes: int
+    requests: Mapping[str, int]
+    """How many requests to change something the provider read, by attempt."""
+
+    async def story(self) -> Story:
+        """How the command ended."""
+        execution = await self.world.execution(self.accepted)
+        attempts = await self.world.attempts(self.accepted)
+        return Story(
+            status=execution.status,
+            outcomes=tuple(outcome for outcome, _ in groupby(row.outcome for row in attempts)),
+            changes=self.changes,
+            grade=execution.evidence_grade,
+            failure=execution.failure_class,
+            disposition=attempts[-1].disposition,
+        )
+
+    async def check_requests(self) -> None:
+        """Each attempt that may have left was read once, each that did not never."""
+        expected = {
+            str(attempt.attempt_id): 1
+            for attempt in await self.world.attempts(self.accepted)
+            if attempt.outcome != NOT_SENT
+        }
+        assert self.requests == expected
+
+
 Key = tuple[str, Form]
-Run = Callable[[Key, Provider, Callable[[str], Awaitable[None]]], Awaitable[None]]
+Arrange = Callable[[str, str], object]
+"""Given the name of a trouble and the record that it is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commands:
-    """The commands that ran, each with the world that it ran in."""
+class Part:
+    """A world, the troubles of its commands, and how they are arranged."""
 
-    database: Database
-    by_key: Mapping[Key, tuple[ProviderWorld, Accepted]]
-
-    async def told(self, key: Key, changes: int, requests: Mapping[str, int]) -> Told:
-        """What became of one command; changes and requests are the provider's own count."""
-        world, accepted = self.by_key[key]
-        execution, attempts = await world.execution(accepted), await world.attempts(accepted)
-        outcomes = tuple(attempt.outcome for attempt in attempts)
-        known = {str(attempt.attempt_id) for attempt in attempts}
-        assert set(requests) <= known, "nothing but a marked attempt ever reaches the provider"
-        return Told(
-            story=Story(
-                status=execution.status,
-                outcomes=tuple(
-                    outcome
-                    for before, outcome in zip((None, *outcomes), outcomes, strict=False)
-                    if outcome != before
-                ),
-                changes=changes,
-                grade=execution.evidence_grade,
-                failure=execution.failure_class,
-                disposition=attempts[-1].disposition,
-            ),
-            sent={
-                f"{attempt.outcome} {attempt.ordinal}": requests.get(str(attempt.attempt_id), 0)
-                for attempt in attempts
-            },
-        )
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def database(postgres: LocalPostgres) -> AsyncIterator[Database]:
-    async with servers.fresh_database(postgres) as fresh:
-        yield fresh
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client(temporal_server: LocalTemporal) -> Client:
-    return await servers.connect(temporal_server)
+    world: ProviderWorld
+    names: Sequence[str]
+    arrange: Arrange
 
 
 async def run_all(
-    database: Database,
-    client: Client,
-    worlds: list[tuple[ProviderWorld, list[str], Callable[[str, str], None]]],
-) -> Commands:
-    """One command for each name in each world and form, all at once, to their ends."""
-    by_key: dict[Key, tuple[ProviderWorld, Accepted]] = {}
+    client: Client, parts: Sequence[Part], just_before: Callable[[], object]
+) -> list[dict[Key, tuple[ProviderWorld, Accepted]]]:
+    """One command for each name and form, all at once, to their ends."""
+    ran: list[dict[Key, tuple[ProviderWorld, Accepted]]] = []
     async with AsyncExitStack() as stack:
-        told = []
-        for world, names, arrange in worlds:
-            station = await stack.enter_async_context(
-                working(make_station(world, client, new_queue()))
+        stations = []
+        for part in parts:
+            station = make_station(part.world, client, new_queue())
+            stations.append(await stack.enter_async_context(working(station)))
+            mine: dict[Key, tuple[ProviderWorld, Accepted]] = {}
+            for name, form in product(part.names, Form):
+                subject = f"{name}-{form}"
+                accepted = await part.world.accept_in(form, subject, title=f"Head of {subject}")
+                await asyncio.to_thread(part.arrange, name, part.world.remote_ids[subject])
+                mine[name, form] = part.world, accepted
+            ran.append(mine)
+        await asyncio.to_thread(just_before)
+        await asyncio.gather(
+            *(
+                station.announce(accepted)
+                for station, mine in zip(stations, ran, strict=True)
+                for _, accepted in mine.values()
             )
-            for name in names:
-                for form in Form:
-                    subject = f"{name}-{form}"
-                    accepted = await world.accept_in(form, subject, title=f"Head of {subject}")
-                    await asyncio.to_thread(arrange, name, world.remote_ids[subject])
-                    by_key[name, form] = world, accepted
-                    told.append(station.announce(accepted))
-        await asyncio.gather(*told)
-        for world, _, _ in worlds:
-            mine = [accepted for owner, accepted in by_key.values() if owner is world]
-            await world.settled(*mine, within_s=60)
-    return Commands(database=database, by_key=by_key)
+        )
+        for mine in ran:
+            for world, accepted in mine.values():
+                await world.settled(accepted, within_s=60)
+    return ran
 
 
-class Ledgers:
-    """What the simulators wrote down; read from their files after the run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """Every command of the run, by name of its trouble and form of its attempt."""
 
-    def __init__(self, *paths: Path) -> None:
-        self._ledgers = [Ledger(rows=()) for _ in paths]
-        self._paths = paths
+    database: Database
+    simulated: Mapping[Key, Sent]
+    other: Mapping[Key, Sent]
 
-    def changes(self, accepted: Accepted) -> int:
-        """How many changes were applied for the command."""
-        return sum(
-            len(ledger.changes_by_command().get(str(accepted.command), []))
-            for ledger in self._read()
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ran(
+    postgres: LocalPostgres,
+    temporal_server: LocalTemporal,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Ran]:
+    folder = tmp_path_factory.mktemp("ledgers")
+    async with servers.fresh_database(postgres) as database:
+        client = await servers.connect(temporal_server)
+        with (
+            simulator_at(folder / "open.jsonl") as simulator,
+            simulator_at(folder / "closed.jsonl") as closed,
+            other_provider() as other,
+        ):
+            shipped, turned_away, others = await run_all(
+                client,
+                [
+                    Part(
+                        world=await ProviderWorld.on(database, simulated_provider(simulator)),
+                        names=[name for name in SIMULATED if name != Fault.REFUSE],
+                        arrange=lambda name, contact: (
+                            name == PLAIN or simulator.script(contact=contact, **RULES[name])
+                        ),
+                    ),
+                    Part(
+                        world=await ProviderWorld.on(database, simulated_provider(closed)),
+                        names=[Fault.REFUSE],
+                        arrange=lambda *_: None,
+                    ),
+                    Part(
+                        world=await ProviderWorld.on(database, other.as_provider()),
+                        names=list(OTHER),
+                        arrange=other.trouble,
+                    ),
+                ],
+                # Nobody knows at accept who comes, so the port closes for both forms at once.
+                just_before=lambda: closed.script(fault="refuse", refuse_for_s=3.0),
+            )
+            ledgers = simulator.ledger, closed.ledger
+        yield Ran(
+            database=database,
+            simulated={
+                key: seen_by_simulator(ledger, *pair)
+                for ledger, mine in zip(ledgers, (shipped, turned_away), strict=True)
+                for key, pair in mine.items()
+            },
+            other={key: seen_by_other(other, *pair) for key, pair in others.items()},
         )
 
-    def requests(self, accepted: Accepted) -> Counter[str]:
-        """How many PATCH requests came from each attempt, those left unread included."""
-        return Counter(
+
+def seen_by_simulator(ledger: Ledger, world: ProviderWorld, accepted: Accepted) -> Sent:
+    """What the ledger says of a command."""
+    command = str(accepted.command)
+    return Sent(
+        world=world,
+        accepted=accepted,
+        changes=len(ledger.changes_by_command().get(command, [])),
+        requests=Counter(
             row.attempt or ""
-            for ledger in self._read()
             for row in ledger.rows
-            if row.command == str(accepted.command)
+            if row.command == command
             and row.method == "PATCH"
             and (row.kind is Kind.READ or row.fault == Fault.RESET_BEFORE_READ)
+        ),
+    )
+
+
+def seen_by_other(provider: OtherProvider, world: ProviderWorld, accepted: Accepted) -> Sent:
+    """What the other provider's list says of a command."""
+    puts = [put for put in provider.puts if put.command == str(accepted.command)]
+    return Sent(
+        world=world,
+        accepted=accepted,
+        changes=sum(put.is_applied for put in puts),
+        requests=Counter(put.attempt or "" for put in puts),
+    )
+
+
+class TestOneCommand:
+    """One accepted command and one provider that breaks."""
+
+    @pytest.mark.parametrize("form", Form)
+    @pytest.mark.parametrize("fault", SIMULATED)
+    async def test_becomes_at_most_one_change_with_the_shipped_pack(
+        self, ran: Ran, fault: str, form: Form
+    ) -> None:
+        """Whatever breaks, nothing is done twice and the end is what is known (C246, C268)."""
+        sent = ran.simulated[fault, form]
+
+        assert await sent.story() == SIMULATED[fault]
+        await sent.check_requests()
+
+    @pytest.mark.parametrize("form", Form)
+    @pytest.mark.parametrize("trouble", OTHER)
+    async def test_becomes_at_most_one_change_with_a_pack_of_another_kind(
+        self, ran: Ran, trouble: str, form: Form
+    ) -> None:
+        """A provider that shares nothing with the first needs a pack and no Python (C33, C560)."""
+        sent = ran.other[trouble, form]
+
+        assert await sent.story() == OTHER[trouble]
+        await sent.check_requests()
+
+
+class TestTheWholeRun:
+    """All those commands together."""
+
+    async def test_breaks_no_rule_of_the_promise(self, ran: Ran) -> None:
+        """The tables of a run with every fault hold what they promise."""
+        audit = await audit_invariants(
+            ran.database.app_engine, time_scale=FAST.time_scale, with_standings=True
         )
 
-    def _read(self) -> list[Ledger]:
-        from oncefence.simulator.ledger import read_ledger
+        broken = {each.rule.name: each.rows for each in audit.invariants if each.count}
+        assert broken == {}
+        assert audit.commands == len(ran.simulated) + len(ran.other)
+        assert [each for each in audit.standings if not each.is_final and not each.listed_in] == []
 
-        return [read_ledger(path) for path in self._paths]
+    async def test_has_no_fault_left_out(self, ran: Ran) -> None:
+        """A fault that the simulator learns is a fault that this run shows."""
+        assert set(SIMULATED) == {PLAIN, *Fault}
+        assert set(OTHER) == {PLAIN, *Trouble}

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from pathlib import Path
 
-from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.sql import Delete, Insert, Select, Update
 
 import oncefence.storage
@@ -35,11 +35,13 @@ def rendered() -> dict[str, str]:
 
 
 def _text(statement: Insert | Select | Update | Delete) -> str:
-    # Bound: an IN would else show as a placeholder that is filled when it is sent.
-    compiled = statement.compile(
-        dialect=PGDialect_asyncpg(), compile_kwargs={"render_postcompile": True}
-    )
-    return "\n".join(line.rstrip() for line in str(compiled).splitlines())
+    compiled = statement.compile(dialect=PGDialect(paramstyle="named"))
+    text = str(compiled)
+    # An IN is filled when it is sent; here it shows what it will be filled with.
+    for bind in compiled.post_compile_params:
+        values = ", ".join(f"'{value}'" for value in bind.value)
+        text = text.replace(f"__[POSTCOMPILE_{compiled.bind_names[bind]}]", values)
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 if __name__ == "__main__":

@@ -142,6 +142,8 @@ class TestRefusals:
         ("status", "category", "overrides"),
         [
             (401, "INVALID_AUTHENTICATION", {"token": "wrong"}),
+            (401, "INVALID_AUTHENTICATION", {"token": TOKEN[:-1]}),
+            (401, "INVALID_AUTHENTICATION", {"token": TOKEN + "x"}),
             (401, "INVALID_AUTHENTICATION", {"headers": {"Authorization": f"Basic {TOKEN}"}}),
             (401, "INVALID_AUTHENTICATION", {"headers": {"Authorization": "Bearer \xff"}}),
             (404, "OBJECT_NOT_FOUND", {"target": contact_path("nobody")}),

@@ -201,7 +201,7 @@ class TestProcess:
 
 
 def test_it_shares_no_code_with_what_it_judges() -> None:
-    """The whole simulator is imported and nothing of the project besides, nor its clients."""
+    """The whole simulator is imported and nothing of the project besides (C32)."""
     script = (
         "import sys, pkgutil, importlib, oncefence.simulator as s\n"
         "names = [m.name for m in pkgutil.iter_modules(s.__path__) if m.name != '__main__']\n"

@@ -144,7 +144,7 @@ class TestDurability:
     async def test_every_row_is_synced_before_a_byte_goes_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """At each send, what is in the file up to the change has been through fsync."""
+        """At each send, the change and what came before it are on disk (C586)."""
         path = tmp_path / "ledger"
         synced = b""
         seen_at_send: list[list[str]] = []

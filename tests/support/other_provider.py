@@ -76,6 +76,11 @@ class OtherProvider:
             self.people[key] = Person("before", int(time() * 1000) - _AN_HOUR_MS)
         return key
 
+    def trouble(self, name: str, key: str) -> None:
+        """The first PUT for the person meets this trouble; any other name means none."""
+        with self._lock:
+            self.people[key].trouble = Trouble(name) if name in set(Trouble) else None
+
     def as_provider(self) -> Provider:
         """Where it listens and how it is spoken to."""
         return Provider(

@@ -263,7 +263,6 @@ class World:
             as_of = max(await self.now(), (await self.item(accepted.work)).run_after)
         return await start_attempt(
             self.engine,
-            self.ring,
             self.org,
             accepted.work,
             as_of=as_of,

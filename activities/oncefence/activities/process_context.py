@@ -47,7 +47,7 @@ class SendRegistry:
     The runs that this process owns, by item.
 
     From the mark to the end of settling nothing that Temporal does may interrupt a send: the
-    activity only waits for the task here, and a re-run in the same process joins it (C390).
+    activity only waits for the task here, and a re-run in the same process joins it (C387, C388).
     """
 
     def __init__(self) -> None:

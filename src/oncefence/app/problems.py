@@ -129,7 +129,10 @@ def install(app: FastAPI) -> None:
 async def _answer(request: Request, error: Exception) -> Response:
     answer, code = _problem_of(error)
     tell = log.warning if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else log.info
-    tell("request_refused", code=code, status=answer.status_code, **_named(request.scope))
+    named = _named(request.scope)
+    if isinstance(error, StoreUnavailable):
+        named["reason"] = error.reason
+    tell("request_refused", code=code, status=int(answer.status_code), **named)
     return answer
 
 

@@ -186,10 +186,9 @@ class Stack:
             words.append("--development")
         self.run_verb(*words, more={"ONCEFENCE_MIGRATOR_URL": migrator.migrator_url})
 
-    def start_worker(self) -> None:
-        """Start a worker with its doors, and return when they are open."""
+    def await_worker(self) -> None:
+        """Return when the doors of the worker that was launched are open."""
         for tries_left in reversed(range(_START_TRIES)):
-            self.launch_worker()
             try:
                 self.worker.wait_until(self.is_worker_ready, timeout_seconds=60)
                 return
@@ -198,6 +197,7 @@ class Stack:
                 if _PORT_TAKEN not in refusal.reason or not tries_left:
                     raise
                 self._doors_port = 0
+                self.launch_worker()
 
     def launch_worker(self) -> None:
         """Start a worker and return at once; on the port of the last one."""
@@ -254,6 +254,8 @@ class Stack:
             "ONCEFENCE_CREDENTIAL": credential,
         }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+        programs = shlex.quote(str(Path(sys.executable).parent))
+        lines.append(f'export PATH={programs}:"$PATH"')
         write_privately(self.environment_file, "\n".join(lines) + "\n")
 
     def _verb_settings(self) -> dict[str, str]:

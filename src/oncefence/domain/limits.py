@@ -53,6 +53,11 @@ class Limits:
         """How long past its due time an item waits before the sweep nudges it."""
         return self.sweep_grace_seconds * self.time_scale
 
+    def nudge_wait_seconds(self, nudges_before: int) -> float:
+        """How long after the next nudge of an item another one may follow: 2, 4, .. 60 min."""
+        minutes = min(2.0 ** min(nudges_before + 1, 6), 60.0)
+        return minutes * 60.0 * self.time_scale
+
     @property
     def first_lookup_seconds(self) -> float:
         """How long after a lost answer the first lookup is due."""

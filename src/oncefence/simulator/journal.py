@@ -2,7 +2,7 @@
 Sole writer of the ledger file.
 
 Every row is in the file and fsynced when `append` returns, so whatever the simulator does next on
-the wire finds its record already on disk.
+the wire finds its record already on disk (C586).
 """
 
 import fcntl

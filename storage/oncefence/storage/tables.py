@@ -261,6 +261,16 @@ work_items = Table(
     Column("made_at", DateTime(timezone=True)),
     Column("changed_at", DateTime(timezone=True)),
 )
+work_nudges = Table(
+    "work_nudges",
+    metadata,
+    Column("org_id", Text),
+    Column("work_id", Uuid),
+    Column("run_after", DateTime(timezone=True)),
+    Column("ownership_epoch", BigInteger),
+    Column("nudges", Integer),
+    Column("next_nudge_at", DateTime(timezone=True)),
+)
 effect_attempts = Table(
     "effect_attempts",
     metadata,

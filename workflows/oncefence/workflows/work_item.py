@@ -40,7 +40,7 @@ class WorkItemWorkflow:
     The time of one WorkItem.
 
     Cancelling, terminating or resetting it changes no fact and cancels no work: the item is in
-    the database, and a workflow for it is started again (C383).
+    the database, and a workflow for it is started again (C382).
     """
 
     def __init__(self) -> None:

@@ -3,6 +3,7 @@
 import sys
 import traceback
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Final
 
 import typer
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     for stream in (sys.stdout, sys.stderr):
         # A terminal that lacks a character gets its escape instead of an error.
-        stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(args=arguments, prog_name=NAME, standalone_mode=False)
         sys.stdout.flush()
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone. What is still buffered must not raise again at exit.
-        sys.stdout = None  # type: ignore[assignment]  # nobody is left to read it
+        sys.stdout = None
         return ExitCode.REFUSED
     except Exception as error:  # noqa: BLE001  # told by place, and the exit code says fault
         _tell_fault(error)

@@ -1,1 +1,1 @@
-"""The demonstration: real commands, a hostile provider, a worker killed in mid-send, and the count."""
+"""The demo: real commands, a hostile provider, a worker killed in mid-send, and the count."""

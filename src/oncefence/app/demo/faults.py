@@ -85,7 +85,7 @@ _LAST_OF_ITS_SUBJECT: Final[tuple[Rule, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Lines that are handed over together; then the worker is killed with some of them in flight."""
+    """Lines that are handed over together; then the worker is killed while some are in flight."""
 
     lines: Sequence[HandoffLine]
     hold: str
@@ -123,9 +123,7 @@ def scripted(
         batches.append(
             Batch(lines=batch, hold=hold, held=[line for line in batch if line.outbox in held])
         )
-    rules += [
-        _refusing(contacts[line.subject]) for line in lines if line.outbox == _REFUSED_AFTER
-    ]
+    rules += [_refusing(contacts[line.subject]) for line in lines if line.outbox == _REFUSED_AFTER]
     return Plan(rules=rules, batches=batches)
 
 
@@ -158,7 +156,9 @@ def dealt(
         batches.append(Batch(lines=batch, hold=hold, held=held))
     if len(lines) > 1:
         # Some send, or the retry of one, finds the port closed.
-        rules.append(_refusing(contacts[min(lines, key=lambda at: _dice(seed, "refuse", at.number)).subject]))
+        rules.append(
+            _refusing(contacts[min(lines, key=lambda at: _dice(seed, "refuse", at.number)).subject])
+        )
     return Plan(rules=rules, batches=batches)
 
 
@@ -175,9 +175,7 @@ def _chosen(
     return sorted(free, key=lambda line: _dice(seed, "kill", line.number))[:2]
 
 
-def _dealt_to(
-    line: HandoffLine, last: Mapping[str, int], *, seed: int, rate: float
-) -> Rule | None:
+def _dealt_to(line: HandoffLine, last: Mapping[str, int], *, seed: int, rate: float) -> Rule | None:
     if _dice(seed, "meets a fault", line.number) >= rate:
         return None
     faults = _LAST_OF_ITS_SUBJECT if last[line.subject] == line.number else _SETTLED_SURELY

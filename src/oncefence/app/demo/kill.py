@@ -112,9 +112,7 @@ async def _counted(
     The worker is dead, so nothing of this can change any more.
     """
     progress = await read_progress(store, org)
-    exchanges = {
-        exchange.attempt: exchange for exchange in read_ledger(ledger_file).exchanges()
-    }
+    exchanges = {exchange.attempt: exchange for exchange in read_ledger(ledger_file).exchanges()}
     return Kill(
         flights=tuple(
             Flight(

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.ids import OrgId, WorkId
 from oncefence.domain.limits import Limits
+from oncefence.storage import work_nudges
 from oncefence.storage.engine import one_statement, run_phase
 
 # Heads of both lanes only, and nothing behind an attempt in doubt: the sweep nudges nothing
@@ -30,10 +31,16 @@ _IS_FREE = """
 """
 DUE = text(
     f"""
-    SELECT w.org_id, w.work_id, w.family, w.deadline_ms, w.run_after
+    SELECT w.org_id, w.work_id, w.family, w.deadline_ms, w.run_after, w.ownership_epoch,
+           CASE WHEN n.run_after = w.run_after AND n.ownership_epoch = w.ownership_epoch
+                THEN n.nudges ELSE 0 END AS nudges
       FROM oncefence.work_items AS w
-     WHERE (w.state IN ('pending', 'retry') AND w.run_after <= :due AND {_IS_FREE})
-        OR (w.state = 'processing' AND w.lease_until <= clock_timestamp())
+      LEFT JOIN oncefence.work_nudges AS n ON n.org_id = w.org_id AND n.work_id = w.work_id
+     WHERE ((w.state IN ('pending', 'retry') AND w.run_after <= :due AND {_IS_FREE})
+            OR (w.state = 'processing' AND w.lease_until <= clock_timestamp()))
+       AND (n.work_id IS NULL OR n.next_nudge_at <= :now
+            OR (n.run_after, n.ownership_epoch)
+               IS DISTINCT FROM (w.run_after, w.ownership_epoch))
      ORDER BY w.run_after, w.work_id
      LIMIT :page
        FOR UPDATE OF w SKIP LOCKED
@@ -73,14 +80,23 @@ class WorkRef:
 
 
 async def find_due_work(engine: AsyncEngine, *, page: int, limits: Limits) -> list[WorkRef]:
-    """Items that are due and one grace past it, by the database's clock; a page of them."""
+    """
+    Items that are due and one grace past it, by the database's clock; a page of them.
+
+    An item that was nudged before at the same due time comes back after 2, 4, .. 60 minutes
+    (C390): what a nudge did not move, a second one at once would not move either.
+    """
 
     async def transaction() -> list[WorkRef]:
         async with engine.begin() as connection:
             now = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
             grace = timedelta(seconds=limits.sweep_grace_scaled_seconds)
-            rows = await connection.execute(DUE, {"due": now - grace, "page": page})
-            return [_ref(row) for row in rows.all()]
+            found = await connection.execute(DUE, {"due": now - grace, "now": now, "page": page})
+            rows = found.all()
+            for row in rows:
+                wait = timedelta(seconds=limits.nudge_wait_seconds(row.nudges))
+                await work_nudges.note(connection, row, next_nudge_at=now + wait)
+            return [_ref(row) for row in rows]
 
     return await run_phase("find_due_work", transaction)
 

@@ -65,13 +65,15 @@ SECTIONS: Final[Mapping[str, str]] = {
         SELECT work_id, family, state, via, run_after, attempt, claims_lost, ownership_epoch,
                lease_until, outcome, failure_class, source_lane, source_sequence, target_lane,
                target_sequence, changed_at
-          FROM oncefence.work_items WHERE org_id = :org AND command_id = :command ORDER BY made_at, work_id
+          FROM oncefence.work_items WHERE org_id = :org AND command_id = :command
+         ORDER BY made_at, work_id
     """,
     "attempts": """
         SELECT ordinal, attempt_id, work_id, ownership_epoch, started_at, settled_at, settled_as,
                outcome, may_have_applied, failure_class, response_status, phases,
                provider_receipt, disposition, disposed_at, superseded_by
-          FROM oncefence.effect_attempts WHERE org_id = :org AND command_id = :command ORDER BY ordinal
+          FROM oncefence.effect_attempts WHERE org_id = :org AND command_id = :command
+         ORDER BY ordinal
     """,
     "evidence": """
         SELECT v.evidence_id, v.attempt_id, v.kind, v.outcome, v.response_status, v.phases,

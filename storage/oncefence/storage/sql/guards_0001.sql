@@ -456,7 +456,7 @@ BEGIN
         'effect_attempts', 'completions', 'sealed_payloads', 'execution_keys', 'remote_links',
         'binding_generations', 'token_versions', 'lanes', 'org_keys', 'staged_payloads',
         'runtime_work_bindings', 'principal_bindings', 'lifecycle_transitions',
-        'settlement_rules', 'deployment'] LOOP
+        'settlement_rules', 'deployment', 'work_nudges'] LOOP
         EXECUTE format('CREATE TRIGGER a_kept BEFORE DELETE ON %I
                         FOR EACH ROW EXECUTE FUNCTION refuse_removal()', name);
         EXECUTE format('CREATE TRIGGER a_kept_whole BEFORE TRUNCATE ON %I
@@ -471,6 +471,6 @@ GRANT SELECT ON ALL TABLES IN SCHEMA oncefence TO oncefence_app;
 GRANT INSERT ON handoffs, handoff_conflicts, commands, executions, work_items, lanes,
     effect_attempts, attempt_evidence, contradictions, lookups, staged_payloads, execution_keys,
     sealed_payloads, completions, audit, binding_views, principal_bindings, binding_generations,
-    token_versions, remote_links, runtime_work_bindings, org_keys TO oncefence_app;
+    token_versions, remote_links, runtime_work_bindings, org_keys, work_nudges TO oncefence_app;
 GRANT UPDATE ON executions, work_items, lanes, effect_attempts, staged_payloads, execution_keys,
-    completions, remote_links, binding_generations TO oncefence_app;
+    completions, remote_links, binding_generations, work_nudges TO oncefence_app;

@@ -301,6 +301,19 @@ CREATE INDEX target_lane_waiting ON work_items (org_id, target_lane, target_sequ
 CREATE INDEX work_items_live ON work_items (org_id, family)
     WHERE state IN ('pending', 'processing', 'retry');
 
+-- How often the sweep nudged an item at its present due time and epoch: a hint that spaces the
+-- next nudge, never a fact about the item.
+CREATE TABLE work_nudges (
+    org_id text NOT NULL,
+    work_id uuid NOT NULL,
+    run_after timestamptz NOT NULL,
+    ownership_epoch bigint NOT NULL,
+    nudges integer NOT NULL,
+    next_nudge_at timestamptz NOT NULL,
+    PRIMARY KEY (org_id, work_id),
+    FOREIGN KEY (org_id, work_id) REFERENCES work_items
+);
+
 CREATE TABLE effect_attempts (
     org_id text NOT NULL,
     attempt_id uuid NOT NULL,
