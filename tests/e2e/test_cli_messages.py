@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,6 @@ def closed_port() -> int:
     ("words", "message"),
     [
         (["bogus"], "No such command 'bogus'. See `oncefence --help`"),
-        (["submit"], "Missing argument 'file'. See `oncefence submit --help`"),
         (["submit", "f", "--bogus"], "No such option: --bogus. See `oncefence submit --help`"),
         (
             ["runtime", "register", "--installation", "crm", "--capability", "outbox"],
@@ -56,11 +56,9 @@ async def test_without_a_verb_the_verbs_are_listed() -> None:
     ("words", "setting"),
     [
         (["migrate"], "ONCEFENCE_MIGRATOR_URL"),
-        (["show", "x"], "ONCEFENCE_DATABASE_URL"),
         (["audit"], "ONCEFENCE_DATABASE_URL"),
         (["submit", "f"], "ONCEFENCE_URL"),
         (["worker"], "ONCEFENCE_KEY_FILE"),
-        (["serve"], "ONCEFENCE_KEY_FILE"),
     ],
 )
 async def test_a_missing_setting_is_named(words: list[str], setting: str) -> None:
@@ -168,17 +166,13 @@ async def test_a_scaled_clock_is_always_said(database: Database) -> None:
 
 async def test_output_that_nobody_reads_is_no_fault(database: Database) -> None:
     """`oncefence audit | head -1` must not end in a traceback."""
-    command = "exec 3>&1; (python -m oncefence.app.cli audit; echo rc=$? >&3) | true"
-    process = await asyncio.create_subprocess_shell(
-        command.replace("python", __import__("sys").executable),
+    process = await asyncio.create_subprocess_exec(
+        *("/bin/sh", "-c", '"$0" -m oncefence.app.cli audit | true', sys.executable),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={"ONCEFENCE_DATABASE_URL": database.app_url, "PATH": "/usr/bin:/bin"},
-        executable="/bin/bash",
     )
     async with asyncio.timeout(60):
-        out, err = await process.communicate()
+        _, err = await process.communicate()
 
-    assert b"Traceback" not in err
-    assert b"fault of the program" not in err
-    assert out.startswith(b"rc=")
+    assert err == b""

@@ -22,6 +22,15 @@ async def report_of(client: httpx.AsyncClient, execution: object) -> ExecutionRe
 
 
 class TestAnExecution:
+    async def test_has_one_name(self, client: httpx.AsyncClient, world: World) -> None:
+        """Another spelling of an id is another address, and nothing is there."""
+        accepted = await world.accept_command()
+        canonical = str(accepted.execution)
+
+        for spelt in (canonical.upper(), canonical.replace("-", ""), f"{{{canonical}}}"):
+            answer = await client.get(f"/v1/executions/{spelt}")
+            assert refusal(answer) == (404, "not_found")
+
     async def test_is_told_from_its_first_moment(
         self, client: httpx.AsyncClient, world: World
     ) -> None:

@@ -1,5 +1,6 @@
 """Doors when something behind them fails: honest answers, and logs that tell no secret."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,27 @@ class TestAnAnnouncementThatFails:
         assert logged[0]["work_id"] == str(told[0].work)
         assert CANARY not in str(logged)
 
+    async def test_to_return_holds_up_no_receipt(self, database: Database, tmp_path: Path) -> None:
+        """A Temporal that hangs costs the Runtime nothing (C5)."""
+        is_told, may_return = asyncio.Event(), asyncio.Event()
+
+        async def hang(_: WorkRef) -> None:
+            is_told.set()
+            await may_return.wait()
+
+        async with open_door(database.app_engine, tmp_path, announce=hang) as door:
+            world = await World.make(database, org="acme", ring=door.ring)
+            await world.link(SUBJECT)
+            client = door.client(world.credential)
+            await put(client)
+
+            first = await client.post("/v1/handoffs", json=handoff(world.caller.scope, "a"))
+            await asyncio.wait_for(is_told.wait(), 10)
+            second = await client.post("/v1/handoffs", json=handoff(world.caller.scope, "b"))
+            may_return.set()
+
+        assert (first.status_code, second.status_code) == (201, 201)
+
 
 class TestWhatNobodyForesaw:
     @pytest.mark.parametrize(
@@ -201,14 +223,15 @@ async def test_no_answer_and_no_log_line_holds_a_secret(
             await client.post("/v1/handoffs", json={"credential": world.credential}),
             await client.get("/v1/scope"),
             await stranger.get("/v1/scope"),
+            await client.get("/v1/handoffs/ehk1.no.key"),
             await client.get(f"/v1/handoffs/{handoff(scope, 'outbox-1')['handoff_key']}"),
         ]
 
     told = "".join(f"{answer.headers} {answer.text}" for answer in answers)
     assert [answer.status_code for answer in answers] == [
-        200, 422, 201, 409, 200, 422, 200, 401, 200,
+        200, 422, 201, 409, 200, 422, 200, 401, 422, 200,
     ]  # fmt: skip
-    assert len(logged) == 4
+    assert len(logged) == 5
     for secret in (world.credential, wrong, CANARY):
         assert secret not in told
         assert secret not in str(logged)

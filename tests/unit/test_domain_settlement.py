@@ -115,9 +115,7 @@ class TestEachOutcome:
         assert after(Outcome.REJECTED).failure_class is FailureClass.REJECTED
         assert after(Outcome.REJECTED, may_have_applied=True).execution_status == "unknown"
 
-    @pytest.mark.parametrize(
-        "outcome", [Outcome.RETRYABLE_PRE_DISPATCH, Outcome.REPLAY_SAFE_RETRY]
-    )
+    @pytest.mark.parametrize("outcome", [Outcome.RETRYABLE_PRE_DISPATCH, Outcome.REPLAY_SAFE_RETRY])
     def test_a_retry_ends_failed_or_unknown_by_the_fold(self, outcome: Outcome) -> None:
         """At the ceiling, what may have applied is unknown and what cannot have is failed (C85)."""
         assert after(outcome).execution_status == "retrying"

@@ -14,7 +14,7 @@ from temporalio import activity
 from oncefence.activities.contracts import RunResult
 from oncefence.domain.ids import OrgId, WorkId
 from oncefence.domain.limits import Limits
-from oncefence.storage.engine import Engine
+from oncefence.storage.engine import Store
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_view import ViewShelf
 from oncefence.storage.sealing import KeyRing
@@ -89,7 +89,7 @@ class SendRegistry:
 class ProcessContext:
     """Store, keys, limits, the process's own nonce, and how to wake a workflow."""
 
-    engine: Engine
+    engine: Store
     ring: KeyRing
     limits: Limits
     owner: UUID

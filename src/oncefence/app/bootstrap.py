@@ -25,7 +25,7 @@ from oncefence.activities.sweep import SweepActivity
 from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.limits import Limits
-from oncefence.storage.engine import Engine, make_engine
+from oncefence.storage.engine import Store, make_engine
 from oncefence.storage.phases.check_store import check_store
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_view import ViewShelf
@@ -42,7 +42,7 @@ _PASSED_THROUGH = ("oncefence.workflows", "oncefence.activities.contracts")
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[Engine]:
+async def open_store(settings: Settings) -> AsyncIterator[Store]:
     """
     An engine on a store that is fit to keep the promise.
 
@@ -113,7 +113,7 @@ def make_announcer(client: Client, settings: Settings) -> WorkAnnouncer:
 
 
 def make_context(
-    engine: Engine, ring: KeyRing, announcer: WorkAnnouncer, limits: Limits
+    engine: Store, ring: KeyRing, announcer: WorkAnnouncer, limits: Limits
 ) -> ProcessContext:
     """What this process brings to its activities, under a nonce of its own."""
     return ProcessContext(

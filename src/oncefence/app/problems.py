@@ -127,7 +127,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    answer, code = _problem_of(error)
+    answer, code = problem_of(error)
     tell = log.warning if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR else log.info
     named = _named(request.scope)
     if isinstance(error, StoreUnavailable):
@@ -136,7 +136,8 @@ async def _answer(request: Request, error: Exception) -> Response:
     return answer
 
 
-def _problem_of(error: Exception) -> tuple[Response, str]:
+def problem_of(error: Exception) -> tuple[Response, str]:
+    """The answer to an error that has a handler here, and its code."""
     if isinstance(error, RequestRefused):
         return problem(error.status, error.code, error.detail, headers=error.headers), error.code
     if isinstance(error, StoreUnavailable):

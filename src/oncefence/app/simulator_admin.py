@@ -46,6 +46,12 @@ class SimulatorAdmin:
             if status != 201:
                 raise SimulatorRefused(asked="the rules", answer=answer)
 
+    async def close_port(self, seconds: float) -> None:
+        """Connections to the provider are refused for as long; the admin surface stays open."""
+        status, answer = await self._post("/close-listener", {"for_s": seconds})
+        if status != 200:
+            raise SimulatorRefused(asked="to close its port", answer=answer)
+
     async def release(self, hold: str) -> None:
         """Nothing is held under this name any more."""
         status, answer = await self._post("/release", {"hold": hold})

@@ -26,6 +26,7 @@ from oncefence.app.processes import ChildProcess, free_port
 from oncefence.app.stack_simulator import StackSimulator
 from oncefence.app.stack_state import StackState, write_privately
 from oncefence.domain.errors import ConfigurationRefused, Refused
+from oncefence.storage.sealing import KeyRing
 
 _START_TRIES: Final = 5
 _PORT_TAKEN: Final = "cannot listen"
@@ -179,7 +180,7 @@ class Stack:
             )
         self._say("migrating the database")
         if self._given.set_key_file is None and not self.key_file.exists():
-            self.run_verb("migrate", "--make-key-file", str(self.key_file))
+            KeyRing.make_file(self.key_file)
         migrator = self._given if self._postgres is None else self._postgres
         words = ["migrate"]
         if self._postgres is not None or self.state.time_scale != 1:

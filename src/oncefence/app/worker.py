@@ -25,7 +25,7 @@ from oncefence.app.bootstrap import (
 )
 from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
-from oncefence.storage.engine import Engine
+from oncefence.storage.engine import Store
 from oncefence.storage.sealing import KeyRing
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ async def run_doors(settings: Settings) -> None:
 
 @asynccontextmanager
 async def _doors(
-    settings: Settings, engine: Engine, ring: KeyRing, announcer: WorkAnnouncer
+    settings: Settings, engine: Store, ring: KeyRing, announcer: WorkAnnouncer
 ) -> AsyncIterator[None]:
     doors = Doors(engine=engine, ring=ring, limits=settings.limits, announce=announcer.announce)
     server = _DoorServer(
@@ -101,6 +101,8 @@ async def _doors(
             host=settings.listen_host,
             port=settings.listen_port,
             log_config=None,
+            # Its lines would hold handoff keys, which are in the paths.
+            access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=10,
         )

@@ -19,8 +19,6 @@ from oncefence.domain.errors import ConfigurationRefused, StoreUnavailable
 
 T = TypeVar("T")
 
-Engine = AsyncEngine
-"""What the layers above hold and hand down to phases; none of them uses it itself."""
 
 Store: TypeAlias = AsyncEngine
 """What the layers above call it, who must not know what it is made of."""

@@ -20,6 +20,8 @@ SCHEDULE_TO_START: Final = timedelta(minutes=10)
 # After an activity that failed without a word: its facts are in SQL, so ask there again.
 PAUSE_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
+LEAST_PAUSE: Final = timedelta(milliseconds=50)
+
 # A workflow does not continue as new: past this many events it ends, its fact is in SQL, and
 # the sweep starts another.
 EVENTS_MAX: Final = 2_000

@@ -1,8 +1,9 @@
 """Starting and waking the workflow of an item: a hint each time, never a fact."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import (
     SearchAttributePair,
     TypedSearchAttributes,
@@ -46,24 +47,18 @@ class WorkStarter:
     async def start(self, item: WorkInput) -> None:
         """Start the workflow of an item that is due at once, eagerly; a running one is used."""
         self.eager.asked += 1
-        handle = await self.client.start_workflow(
-            WORK_ITEM_WORKFLOW,
-            item,
-            id=workflow_id(item.work_id),
-            task_queue=self.task_queue,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            task_timeout=policies.WORKFLOW_TASK_TIMEOUT,
-            search_attributes=_attributes(item),
-            static_summary=_SUMMARY,
-            request_eager_start=True,
-        )
+        handle = await self._start(item, is_eager=True)
         if getattr(handle, "__temporal_eagerly_started", False):
             self.eager.given += 1
 
     async def wake(self, item: WorkInput) -> None:
         """Start the workflow where there is none, and have it look again where there is."""
-        await self.client.start_workflow(
+        await self._start(item, signal=WAKE)
+
+    async def _start(
+        self, item: WorkInput, *, signal: str | None = None, is_eager: bool = False
+    ) -> WorkflowHandle[Any, Any]:
+        return await self.client.start_workflow(
             WORK_ITEM_WORKFLOW,
             item,
             id=workflow_id(item.work_id),
@@ -73,7 +68,8 @@ class WorkStarter:
             task_timeout=policies.WORKFLOW_TASK_TIMEOUT,
             search_attributes=_attributes(item),
             static_summary=_SUMMARY,
-            start_signal=WAKE,
+            start_signal=signal,
+            request_eager_start=is_eager,
         )
 
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from oncefence.activities.contracts import (
     FUSED_DEADLINE_MS_MAX,
@@ -73,7 +73,10 @@ class WorkItemWorkflow:
                     execution_status=result.execution_status,
                 )
             else:
-                due = result.until
+                # Two clocks are never equal: without a least pause, a lease that the database
+                # still sees and this clock no longer does would be asked about in a hot loop.
+                least = workflow.now() + policies.LEAST_PAUSE
+                due = max(result.until or least, least)
             if workflow.info().get_current_history_length() > policies.EVENTS_MAX:
                 return WorkReport(verdict="parked", item_state=None, execution_status=None)
 
@@ -115,7 +118,8 @@ class WorkItemWorkflow:
                     schedule_to_start_timeout=policies.SCHEDULE_TO_START,
                     retry_policy=policies.DISPATCH,
                 )
-        except ActivityError as error:
+        except FailureError as error:
+            # The failure of a local activity comes bare, a regular one's in an ActivityError.
             if is_cancelled_exception(error):
                 raise
             # Nothing is concluded from a failure: whether something was sent is in SQL, and

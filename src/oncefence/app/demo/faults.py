@@ -24,32 +24,33 @@ _REFUSE_SECONDS: Final = 1.5
 _HELD_AFTER_CHANGE: Final = {"hold_at": "commit"}
 _HELD_BEFORE_CHANGE: Final = {"hold_at": "read"}
 
-# By the outbox id of a line in the shipped example. A person changes the record of `title-13`
+# By the outbox id of a line in the shipped example. A person changes the record of number 11
 # before anybody can look, so that nothing ever shows whether our change was there before.
 _SCRIPT: Final[Mapping[str, Rule]] = {
-    "title-05": {"fault": "lost_answer"},
-    "title-06": {"fault": "rate_limit_429", "retry_after": 1},
-    "title-07": {"fault": "rate_limit_429"},
-    "title-08": {"fault": "reset_after_commit"},
-    "title-11": {"fault": "reject_400"},
-    "title-12": {"fault": "lost_answer"},
-    "title-13": {"fault": "overwritten"},
-    "title-14": {"fault": "server_error_after_commit"},
-    "title-15": {"fault": "server_error_before_commit", "status": 503},
-    "title-16": {"fault": "wrong_id"},
-    "title-17": {"fault": "cut_body"},
-    "title-18": {"fault": "drip"},
-    "title-21": {"fault": "reset_mid_read"},
-    "title-22": {"fault": "lost_answer"},
-    "title-23": {"fault": "garbled"},
-    "title-24": {"fault": "no_effect_hang"},
+    "lead-title-0003": {"fault": "lost_answer"},
+    "lead-title-0004": {"fault": "rate_limit_429", "retry_after": 1},
+    "lead-title-0005": {"fault": "rate_limit_429"},
+    "lead-title-0006": {"fault": "lost_answer"},
+    "lead-title-0007": {"fault": "reset_after_commit"},
+    "lead-title-0008": {"fault": "reject_400"},
+    "lead-title-0011": {"fault": "overwritten"},
+    "lead-title-0012": {"fault": "lost_answer"},
+    "lead-title-0013": {"fault": "server_error_after_commit"},
+    "lead-title-0014": {"fault": "server_error_before_commit", "status": 503},
+    "lead-title-0015": {"fault": "lost_answer"},
+    "lead-title-0016": {"fault": "wrong_id"},
+    "lead-title-0017": {"fault": "cut_body"},
+    "lead-title-0018": {"fault": "drip"},
+    "lead-title-0023": {"fault": "garbled"},
+    "lead-title-0024": {"fault": "reset_mid_read"},
+    "lead-title-0025": {"fault": "no_effect_hang"},
 }
-# After the first of these is answered the port is closed, and the second, of the same lead, is
-# refused its connection.
-_REFUSED_AFTER: Final = "title-03"
+# Handed over last, and alone, while the provider's port is closed: what else came at that moment
+# would be refused as well, or reset while it waits to be accepted.
+_REFUSED: Final = "lead-title-0022"
 _HELD: Final[tuple[Mapping[str, Rule], ...]] = (
-    {"title-09": _HELD_AFTER_CHANGE, "title-10": _HELD_BEFORE_CHANGE},
-    {"title-19": _HELD_AFTER_CHANGE, "title-20": _HELD_BEFORE_CHANGE},
+    {"lead-title-0009": _HELD_AFTER_CHANGE, "lead-title-0010": _HELD_BEFORE_CHANGE},
+    {"urn:outbox:lead/1019#title": _HELD_AFTER_CHANGE, "lead-title-0020": _HELD_BEFORE_CHANGE},
 )
 
 _FAULT_RATE: Final = 0.4
@@ -85,11 +86,17 @@ _LAST_OF_ITS_SUBJECT: Final[tuple[Rule, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Lines that are handed over together; then the worker is killed while some are in flight."""
+    """
+    Lines that are handed over together.
+
+    With `held` ones among them the worker is killed while those are in flight. With
+    `port_closed_s` the provider's port is closed for as long just before.
+    """
 
     lines: Sequence[HandoffLine]
-    hold: str
-    held: Sequence[HandoffLine]
+    hold: str = ""
+    held: Sequence[HandoffLine] = ()
+    port_closed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +107,13 @@ class Plan:
     batches: Sequence[Batch]
 
 
-def scripted(
-    lines: Sequence[HandoffLine],
-    contacts: Mapping[str, str],
-    command_of: Callable[[HandoffLine], UUID],
-) -> Plan:
+def scripted(lines: Sequence[HandoffLine], command_of: Callable[[HandoffLine], UUID]) -> Plan:
     """The plan of the shipped example; a line that it does not know meets no fault."""
     rules: list[Rule] = []
     batches = []
-    for number, (batch, held) in enumerate(zip(_halves(lines), _HELD, strict=True), start=1):
+    refused = [line for line in lines if line.outbox == _REFUSED]
+    others = [line for line in lines if line.outbox != _REFUSED]
+    for number, (batch, held) in enumerate(zip(_halves(others), _HELD, strict=True), start=1):
         hold = f"kill-{number}"
         rules += [
             {"command": str(command_of(line)), "hold": hold, **held[line.outbox]}
@@ -123,7 +128,7 @@ def scripted(
         batches.append(
             Batch(lines=batch, hold=hold, held=[line for line in batch if line.outbox in held])
         )
-    rules += [_refusing(contacts[line.subject]) for line in lines if line.outbox == _REFUSED_AFTER]
+    batches.append(Batch(lines=refused, port_closed_s=_REFUSE_SECONDS))
     return Plan(rules=rules, batches=batches)
 
 
@@ -155,9 +160,14 @@ def dealt(
                 rules.append({"command": str(command_of(line)), **fault})
         batches.append(Batch(lines=batch, hold=hold, held=held))
     if len(lines) > 1:
-        # Some send, or the retry of one, finds the port closed.
+        # Once this one is answered, whatever is sent next finds the port closed.
+        before = min(lines, key=lambda line: _dice(seed, "refuse", line.number))
         rules.append(
-            _refusing(contacts[min(lines, key=lambda at: _dice(seed, "refuse", at.number)).subject])
+            {
+                "fault": "refuse",
+                "after_contact": contacts[before.subject],
+                "refuse_for_s": _REFUSE_SECONDS,
+            }
         )
     return Plan(rules=rules, batches=batches)
 
@@ -180,10 +190,6 @@ def _dealt_to(line: HandoffLine, last: Mapping[str, int], *, seed: int, rate: fl
         return None
     faults = _LAST_OF_ITS_SUBJECT if last[line.subject] == line.number else _SETTLED_SURELY
     return faults[int(_dice(seed, "which", line.number) * len(faults))]
-
-
-def _refusing(contact: str) -> Rule:
-    return {"fault": "refuse", "after_contact": contact, "refuse_for_s": _REFUSE_SECONDS}
 
 
 def _dice(seed: int, what: str, number: int) -> float:

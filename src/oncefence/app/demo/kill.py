@@ -21,6 +21,7 @@ _POLL_SECONDS: Final = 0.05
 # Sends that were about to be answered are let finish, so that the run tells the same each time;
 # shorter than a send deadline, after which nothing is in flight any more.
 _SETTLE_SECONDS: Final = 3.0
+_SOME_SECONDS: Final = 5.0
 _QUIET_SECONDS: Final = 0.4
 _WAIT_SECONDS_MAX: Final = 25.0
 
@@ -71,12 +72,12 @@ async def kill_in_flight(
     """
     Kill the worker once all of `held` are in flight; None where no such moment came.
 
-    Where some never are, any send in flight will do, and where nothing is left to come, none is
-    waited for.
+    Where only some of them ever are, those will do, and in the end any send in flight. Where
+    nothing is left to come, nothing is waited for.
     """
     clock = asyncio.get_running_loop().time
     give_up_at = clock() + _WAIT_SECONDS_MAX
-    seen_at = quiet_since = None
+    some_since = all_since = quiet_since = None
     before: frozenset[UUID] = frozenset()
     while True:
         progress = await read_progress(store, org)
@@ -87,20 +88,25 @@ async def kill_in_flight(
             break
         if now > give_up_at or (is_over(progress) and not progress.open_attempts):
             return None
-        if held and {flight.command for flight in flights} >= set(held):
-            seen_at = seen_at or now
-            is_quiet = flying == before and len(flying) == len(progress.open_attempts)
-            quiet_since = (quiet_since or now) if is_quiet else None
-            if now - seen_at > _SETTLE_SECONDS or (
-                quiet_since is not None and now - quiet_since > _QUIET_SECONDS
-            ):
-                break
-        else:
-            seen_at = quiet_since = None
+        seen = {flight.command for flight in flights} & set(held)
+        some_since = (some_since or now) if seen else None
+        all_since = (all_since or now) if seen and seen == set(held) else None
+        is_quiet = flying == before and len(flying) == len(progress.open_attempts)
+        quiet_since = (quiet_since or now) if is_quiet and all_since is not None else None
+        if (
+            _lasts(some_since, now, _SOME_SECONDS)
+            or _lasts(all_since, now, _SETTLE_SECONDS)
+            or _lasts(quiet_since, now, _QUIET_SECONDS)
+        ):
+            break
         before = flying
         await asyncio.sleep(_POLL_SECONDS)
     worker.kill()
     return await _counted(store, org, ledger_file, flights)
+
+
+def _lasts(since: float | None, now: float, seconds: float) -> bool:
+    return since is not None and now - since > seconds
 
 
 async def _counted(

@@ -1,10 +1,11 @@
 """What the run came to: from SQL and from the ledger's file, after everything has stopped."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 from oncefence.app.cli.screen import json_text, note, say, show_table
 from oncefence.app.demo.kill import Kill
@@ -13,9 +14,11 @@ from oncefence.app.ledger_check import Verdict, compare
 from oncefence.app.stack import Stack
 from oncefence.app.stack_state import write_whole
 from oncefence.domain.errors import ConfigurationRefused
+from oncefence.domain.ids import OrgId
 from oncefence.simulator.ledger import Ledger, read_ledger
 from oncefence.storage.engine import Store
 from oncefence.storage.phases.audit_invariants import Standing, audit_invariants
+from oncefence.storage.phases.read_progress import read_progress
 
 _ROWS_SHOWN: Final = 60
 
@@ -26,6 +29,7 @@ class Report:
 
     verdict: Verdict
     standings: Sequence[Standing]
+    outbox_ids: Mapping[UUID, str]
     ledger: Ledger
     refused: Sequence[RefusedLine]
     kills: Sequence[Kill]
@@ -72,10 +76,12 @@ async def make_report(
     standings = [standing for standing in audit.standings if standing.org == org]
     if len(standings) != len(audit.standings):
         audit = replace(audit, standings=standings, commands=len(standings))
+    progress = await read_progress(store, OrgId(org))
     ledger = read_ledger(ledger_file)
     return Report(
         verdict=compare(audit, ledger),
         standings=standings,
+        outbox_ids={each.command: each.outbox for each in progress.commands},
         ledger=ledger,
         refused=sorted(refused, key=lambda line: line.number),
         kills=kills,
@@ -141,13 +147,14 @@ def _print_commands(report: Report) -> None:
     if not report.standings:
         return
     changes = report.ledger.changes_by_command()
-    shown = sorted(report.standings, key=lambda standing: standing.handoff_key)
+    named = report.outbox_ids
+    shown = sorted(report.standings, key=lambda standing: named[standing.command])
     show_table(
         "Commands",
         ("outbox entry", "execution", "settled by", "changes", "shown by"),
         [
             (
-                standing.handoff_key.rpartition(".")[2],
+                named[standing.command],
                 standing.status,
                 standing.settled_by,
                 len(changes.get(str(standing.command), ())),

@@ -12,7 +12,7 @@ from oncefence.app.cli.submit import hand_over_lines
 from oncefence.app.client import RuntimeClient
 from oncefence.app.demo.board import Board, is_at_rest, is_over
 from oncefence.app.demo.faults import Batch, Plan, dealt, scripted
-from oncefence.app.demo.kill import Kill, kill_in_flight
+from oncefence.app.demo.kill import Kill, in_flight, kill_in_flight
 from oncefence.app.demo.report import Report, make_report
 from oncefence.app.examples import BINDING, example
 from oncefence.app.handoff_file import (
@@ -32,6 +32,7 @@ from oncefence.app.stack import Stack
 from oncefence.catalog.errors import PayloadRefused, UnknownOperation
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.ids import OrgId, command_id
+from oncefence.simulator.ledger import read_ledger
 from oncefence.storage.engine import Store, make_engine
 from oncefence.storage.phases.read_progress import read_progress
 
@@ -39,6 +40,7 @@ LINES_MAX: Final = 2_000
 _REST_SECONDS: Final = 150.0
 _REST_SECONDS_PER_COMMAND: Final = 0.2
 _READY_SECONDS: Final = 60.0
+_CALM_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.2
 _ANY_REMOTE_ID: Final = "1"
 
@@ -99,7 +101,7 @@ def run_demo(
     }
     for name, place in board.places.items():
         board.say(f"{name}: {place}")
-    board.say(f"making {len(contacts)} contacts at the provider, and their links")
+    board.say(f"making {_counted_as(len(contacts), 'contact')} at the provider, and the links")
     asyncio.run(make_contacts(stack, contacts))
     for operation in world.view.operations.values():
         make_links(stack, world, operation, contacts)
@@ -152,6 +154,10 @@ async def _counted(
         )
     finally:
         await store.dispose()
+
+
+def _counted_as(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class _Run:
@@ -208,7 +214,7 @@ class _Run:
             return commands[line.number]
 
         if self._seed is None:
-            return scripted(self._lines.sound, self._contacts, command_of), commands
+            return scripted(self._lines.sound, command_of), commands
         plan = dealt(self._lines.sound, self._contacts, command_of, seed=self._seed)
         return plan, commands
 
@@ -217,8 +223,16 @@ class _Run:
     ) -> None:
         if not batch.lines:
             return
-        self._board.say(f"handing over {len(batch.lines)} commands")
+        if batch.port_closed_s:
+            await self._calm(store)
+            await self._stack.simulator.admin.close_port(batch.port_closed_s)
+            self._board.say(f"the provider's port is closed for {batch.port_closed_s:g} s")
+        self._board.say(f"handing over {_counted_as(len(batch.lines), 'command')}")
         await self._hand_over(client, batch.lines)
+        if batch.held:
+            await self._kill(store, batch, commands)
+
+    async def _kill(self, store: Store, batch: Batch, commands: dict[int, UUID]) -> None:
         self._board.say("waiting for sends that the provider has read and not answered")
         kill = await kill_in_flight(
             self._stack.worker,
@@ -228,19 +242,30 @@ class _Run:
             [commands[line.number] for line in batch.held],
             is_over=is_over,
         )
-        if batch.held:
-            await self._stack.simulator.admin.release(batch.hold)
+        await self._stack.simulator.admin.release(batch.hold)
         if kill is None:
             self._board.say("no send was ever in flight, so the worker was not killed")
             return
         self._board.kills.append(kill)
         self._board.say(
-            f"killed the worker (SIGKILL) with {len(kill.flights)} sends in flight, "
+            f"killed the worker (SIGKILL) with {_counted_as(len(kill.flights), 'send')} in flight, "
             f"{kill.applied} of them applied and {len(kill.flights) - kill.applied} not"
         )
         self._stack.launch_worker()
         await self._worker_is_ready()
         self._board.say("another worker has taken its place")
+
+    async def _calm(self, store: Store) -> None:
+        """Return when everything handed over so far was sent or waits for a later time."""
+        give_up_at = asyncio.get_running_loop().time() + _CALM_SECONDS
+        while asyncio.get_running_loop().time() < give_up_at:
+            progress = await read_progress(store, self._org)
+            flying = in_flight(progress, read_ledger(self._stack.simulator.ledger_file))
+            if len(flying) == len(progress.open_attempts) and not any(
+                command.status == "accepted" for command in progress.commands
+            ):
+                return
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _worker_is_ready(self) -> None:
         give_up_at = asyncio.get_running_loop().time() + _READY_SECONDS

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `oncefence.storage.phases.migrate_schema` hands over."""
+"""Runs the migrations on the connection that the phase `migrate_schema` hands over."""
 
 from alembic import context
 

@@ -30,8 +30,8 @@ from oncefence.storage.sealing import KeyRing
 
 CONTEXT = text(
     """
-    SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.operation, c.provider, c.remote_id,
-           c.is_sensitive, c.binding_id, c.generation_id, b.base_url, b.is_local,
+    SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.operation, c.provider,
+           c.remote_id, c.is_sensitive, c.binding_id, c.generation_id, b.base_url, b.is_local,
            g.state AS generation_state,
            g.wrapped_key AS token_wrapped_key, g.key_id AS token_key_id, g.token_version,
            t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext
@@ -135,8 +135,14 @@ async def start_lookup(
             words = await connection.execute(
                 OF_ATTEMPT, {"of_org": org, "of_attempt": item.attempt_id}
             )
-            spent = await lookups.tries_spent(connection, org, work)
-            return _started(ring, fence, item, row, spent, words.all())
+            return _started(
+                ring,
+                fence,
+                item,
+                row,
+                tries_spent=await lookups.tries_spent(connection, org, work),
+                late_words=tuple(_late_word(word) for word in words.all()),
+            )
 
     return await run_phase("start_lookup", transaction)
 
@@ -189,13 +195,23 @@ async def _give_up(connection: AsyncConnection, item: Row[Any]) -> NotStarted:
     )
 
 
+def _late_word(row: Row[Any]) -> LateWord:
+    return LateWord(
+        kind=row.kind,
+        outcome=row.outcome,
+        response_status=row.response_status,
+        receipt=row.provider_receipt or {},
+    )
+
+
 def _started(
     ring: KeyRing,
     fence: Fence,
     item: Row[Any],
     row: Row[Any],
-    spent: int,
-    words: Any,  # rows of attempt_evidence
+    *,
+    tries_spent: int,
+    late_words: tuple[LateWord, ...],
 ) -> LookupStarted:
     execution = ExecutionId(item.execution_id)
     key = ring.unwrap(row.wrapped_key, row.key_id, "execution", fence.org, execution)
@@ -217,14 +233,6 @@ def _started(
         deadline_ms=item.deadline_ms,
         request=open_request(key, row.ciphertext, "request", fence.org, execution, 1),
         token=open_token(ring, fence.org, row) if is_usable else None,
-        tries_spent=spent,
-        late_words=tuple(
-            LateWord(
-                kind=word.kind,
-                outcome=word.outcome,
-                response_status=word.response_status,
-                receipt=word.provider_receipt or {},
-            )
-            for word in words
-        ),
+        tries_spent=tries_spent,
+        late_words=late_words,
     )
