@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated, Final, cast
 
@@ -86,18 +85,14 @@ class Doors:
     async def _work_of(self, receipt: Receipt) -> WorkRef | None:
         assert receipt.work is not None, "only an acceptance is announced"
         org = receipt.key.scope.org
-        if not receipt.is_new or receipt.deadline_ms is None:
+        if receipt.due is None or receipt.deadline_ms is None:
             return await find_live_dispatch(self.engine, org, receipt.work)
-        # An item is born due. Cut to the milliseconds that workflow time has, or it would seem
-        # to be due a moment later than now.
-        due = receipt.admitted_at
-        due -= timedelta(microseconds=due.microsecond % 1000)
         return WorkRef(
             org=org,
             work=receipt.work,
             family="effect.dispatch",
             deadline_ms=receipt.deadline_ms,
-            run_after=due,
+            run_after=receipt.due,
         )
 
 

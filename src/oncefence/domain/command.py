@@ -38,7 +38,8 @@ class Receipt:
     The one terminal fact of a handoff key.
 
     Accepted: `command`, `execution` and `work` are set. Rejected: `reason` is. `is_new` tells
-    the first receipt from a repeat of it; `deadline_ms` is the send deadline of the operation.
+    the first receipt from a repeat of it, and the first one alone knows when the work is due and
+    the send deadline of its operation.
     """
 
     admission: Admission
@@ -48,6 +49,7 @@ class Receipt:
     command: CommandId | None = None
     execution: ExecutionId | None = None
     work: WorkId | None = None
+    due: datetime | None = None
     deadline_ms: int | None = None
     reason: str | None = None
 

@@ -94,21 +94,29 @@ async def accept_handoff(
         "completion_contract": json.dumps(operation.completion.model_dump(mode="json")),
     }
 
-    async def transaction() -> bool:
+    async def transaction() -> Row[Any]:
         async with one_statement(engine).connect() as connection:
-            counts = (await connection.execute(ACCEPT, values)).one()
-        if counts.admissions == 0:
-            return False
-        assert (counts.commands, counts.sealed, counts.items) == (1, 2, 1), "acceptance is whole"
-        return True
+            return (await connection.execute(ACCEPT, values)).one()
 
-    is_new = await run_phase("accept_handoff", transaction)
+    written = await run_phase("accept_handoff", transaction)
+    if written.admissions:
+        whole = (written.commands, written.sealed, written.items) == (1, 2, 1)
+        assert whole, "acceptance is whole"
+        return Receipt(
+            admission=Admission.COMMAND_ACCEPTED,
+            key=handover.key,
+            admitted_at=written.admitted_at,
+            is_new=True,
+            command=command.command,
+            execution=ids.execution_id(command.command),
+            work=ids.dispatch_work_id(command.command, 1),
+            due=written.run_after,
+            deadline_ms=command.deadline_ms,
+        )
     row = await find_admission(engine, handover.key)
     if row is None:
         # The key collided with a row that this org may not see.
         raise ScopeRefused
-    if is_new:
-        return receipt_of(handover.key, row, is_new=True, deadline_ms=operation.total_deadline_ms)
     return await _repeated(engine, caller, handover, row)
 
 
@@ -122,9 +130,7 @@ async def find_admission(engine: AsyncEngine, key: EffectHandoffKey) -> Row[Any]
     return await run_phase("find_admission", transaction)
 
 
-def receipt_of(
-    key: EffectHandoffKey, row: Row[Any], *, is_new: bool, deadline_ms: int | None = None
-) -> Receipt:
+def receipt_of(key: EffectHandoffKey, row: Row[Any], *, is_new: bool) -> Receipt:
     """The receipt that an admission row stands for."""
     if row.admission == Admission.HANDOFF_REJECTED:
         return Receipt(
@@ -143,7 +149,6 @@ def receipt_of(
         command=command,
         execution=ids.execution_id(command),
         work=ids.dispatch_work_id(command, 1),
-        deadline_ms=deadline_ms,
     )
 
 

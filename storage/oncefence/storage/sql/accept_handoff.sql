@@ -7,7 +7,7 @@ WITH admitted AS (
         'COMMAND_ACCEPTED', :outbox_id, :payload_address, :command_id,
         clock_timestamp() + make_interval(days => :retention_days))
     ON CONFLICT DO NOTHING
-    RETURNING org_id, command_id
+    RETURNING org_id, command_id, admitted_at
 ), drawn AS (
     -- The upsert locks each lane row until COMMIT, so an earlier number is always visible
     -- before a later one is drawn. Sorted, so that two acceptances lock in one order.
@@ -61,9 +61,11 @@ WITH admitted AS (
         -- would look as if it were still ahead.
         'pending', 'create', date_trunc('milliseconds', clock_timestamp())
       FROM execution AS e JOIN places AS p ON p.org_id = e.org_id
-    RETURNING org_id
+    RETURNING run_after
 )
-SELECT (SELECT count(*) FROM admitted) AS admissions,
+SELECT (SELECT admitted_at FROM admitted) AS admitted_at,
+       (SELECT run_after FROM item) AS run_after,
+       (SELECT count(*) FROM admitted) AS admissions,
        (SELECT count(*) FROM command) AS commands,
        (SELECT count(*) FROM sealed) AS sealed,
        (SELECT count(*) FROM item) AS items
