@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oncefence.storage.sealing import KeyRing
 from tests.support.command_line import run
 from tests.support.servers import Database
 
@@ -31,8 +32,10 @@ def closed_port() -> int:
         ),
         (
             ["catalog", "publish", "f", "--org", "Acme", "--installation", "crm"],
-            "Invalid value for '--org': use 1 to 63 of a-z, 0-9, _ and -, beginning with a letter"
-            " or a digit. See `oncefence catalog publish --help`",
+            (
+                "Invalid value for '--org': use 1 to 63 of a-z, 0-9, _ and -, beginning with a"
+                " letter or a digit. See `oncefence catalog publish --help`"
+            ),
         ),
     ],
 )
@@ -125,7 +128,7 @@ async def test_the_owner_may_not_run_verbs(database: Database) -> None:
 async def test_no_temporal_is_one_message(database: Database, tmp_path: Path) -> None:
     """A worker without Temporal does not start, and says so (C584)."""
     keys = tmp_path / "keys.json"
-    assert (await run("migrate", "--make-key-file", keys)).code == 0
+    KeyRing.make_file(keys)
 
     ended = await run(
         "worker",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from oncefence.storage.sealing import KeyRing
 from tests.support.command_line import Ended, run
 from tests.support.doors import rows
 from tests.support.servers import Database
@@ -18,7 +19,7 @@ TOKEN = "pat-very-secret-0815"
 async def settings(database: Database, tmp_path: Path) -> dict[str, object]:
     """The settings of the verbs, with a key file of the test's own."""
     keys = tmp_path / "keys.json"
-    assert (await run("migrate", "--make-key-file", keys)).code == 0
+    KeyRing.make_file(keys)
     return {"DATABASE_URL": database.app_url, "KEY_FILE": keys}
 
 

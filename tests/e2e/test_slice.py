@@ -23,17 +23,10 @@ from oncefence.simulator.ledger import Kind, Ledger
 from oncefence.storage.phases.audit_invariants import audit_invariants
 from tests.providers.simulated import simulator_at
 from tests.support import servers
+from tests.support.dialect import Form, simulated_provider
 from tests.support.other_provider import OtherProvider, Trouble, other_provider
 from tests.support.servers import Database
-from tests.support.station import (
-    FAST,
-    Form,
-    ProviderWorld,
-    make_station,
-    new_queue,
-    simulated_provider,
-    working,
-)
+from tests.support.station import FAST, ProviderWorld, make_station, new_queue, working
 from tests.support.world import Accepted
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -26,7 +26,7 @@ def key_and_actor(rows: Any) -> set[tuple[str, str, str, str]]:
 async def test_the_moves_are_the_same_in_contract_python_and_sql(
     database: Database, lifecycle: Lifecycle
 ) -> None:
-    """The database refuses by its own copy, so a copy that differs is a hole or a wall (C45, C62)."""
+    """The database refuses by its own copy, so a difference is a hole or a wall (C45, C62)."""
     contract = CONTRACT[lifecycle.name]["transitions"]
     python = [
         {name: getattr(row, name) for name in ("source", "target", "trigger", "actor", "guard")}

@@ -1,175 +1,49 @@
 """
-What the database must refuse, rule by rule: statements that break exactly one rule each.
+What the database must refuse, rule by rule: each case breaks exactly one rule.
 
-`$name` stands for a value of the tests' world (see `facts`). The last statement of a case is the
-one that is refused; those before it prepare for it in the same transaction.
+The last statement of a case is the one that is refused; those before it prepare for it in the
+same transaction.
 """
 
-import json
-from dataclasses import dataclass, field
-
+from tests.storage.guard_statements import (
+    LIVE,
+    NO_GRANT,
+    ORG,
+    attempt,
+    change,
+    check,
+    claim,
+    copy,
+    execution,
+    expire,
+    item,
+    leave,
+    look_again,
+    move,
+    open_attempt,
+    said,
+    settle,
+    settle_all,
+    unique,
+)
 from tests.storage.lifecycle_rows import ALSO, CLAIM, NO_LEASE
-from tests.support.world import World, an_end
-
-CHECK, UNIQUE, FOREIGN_KEY, NO_GRANT = "23514", "23505", "23503", "42501"
-ORG = "org_id = '$org'"
-LIVE = "lease_until = clock_timestamp() + interval '1 hour'"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """
-    One broken rule.
-
-    `guard` is the constraint's name, or table and trigger; `code` is what the owner is told and,
-    where `app_code` does not say otherwise, the application role. `behind` names the triggers
-    that refuse the same earlier: the owner switches them off to reach the rule behind them.
-    """
-
-    guard: str
-    what: str
-    code: str
-    sql: tuple[str, ...]
-    app_code: str | None = None
-    behind: tuple[str, ...] = ()
-    at_commit: bool = False
-    says: str = field(default="")
-
-    @property
-    def name(self) -> str:
-        return f"{self.guard}-{self.code}-{self.what}".replace(" ", "_")
-
-
-def item(name: str) -> str:
-    """The row of a work item."""
-    return f"WHERE {ORG} AND work_id = '${name}'"
-
-
-def attempt(name: str) -> str:
-    """The row of an attempt."""
-    return f"WHERE {ORG} AND attempt_id = '${name}'"
-
-
-def execution(name: str) -> str:
-    """The row of an execution."""
-    return f"WHERE {ORG} AND execution_id = '${name}'"
-
-
-def copy(table: str, where: str, **changes: object) -> str:
-    """A second row like the one at `where`, but for the changes."""
-    return (
-        f"INSERT INTO oncefence.{table} SELECT (jsonb_populate_record(t, '{json.dumps(changes)}'))"
-        f".* FROM oncefence.{table} AS t {where} LIMIT 1"
-    )
-
-
-def change(table: str, what: str, where: str) -> str:
-    """An update of the row at `where`."""
-    return f"UPDATE oncefence.{table} SET {what} {where}"
-
-
-def claim(name: str, also: str = CLAIM, trigger: str = "claim") -> str:
-    """The claim of an item, with the lease columns of `also`."""
-    return change("work_items", f"state = 'processing', via = '{trigger}', {also}", item(name))
-
-
-def leave(name: str, state: str, trigger: str, also: str = NO_LEASE) -> str:
-    """The move of an item to `state`."""
-    return change("work_items", f"state = '{state}', via = '{trigger}', {also}", item(name))
-
-
-def expire(name: str) -> str:
-    """The end of an item's lease."""
-    return change("work_items", "lease_until = clock_timestamp() - interval '1 s'", item(name))
-
-
-def open_attempt(work: str, ordinal: int = 1, **changes: str) -> str:
-    """An attempt of a claimed item, with the columns of `changes` as expressions."""
-    columns = {
-        "org_id": "w.org_id",
-        "attempt_id": "gen_random_uuid()",
-        "command_id": "w.command_id",
-        "execution_id": "w.execution_id",
-        "work_id": "w.work_id",
-        "ordinal": str(ordinal),
-        "source_lane": "w.source_lane",
-        "target_lane": "w.target_lane",
-        "method": "'PATCH'",
-        "relative_target": "'/'",
-        "safe_headers": "'{}'",
-        "body_address": "c.payload_address",
-        "lease_token": "w.lease_token",
-        "ownership_epoch": "w.ownership_epoch",
-        "lease_owner": "w.lease_owner",
-        "generation_id": "c.generation_id",
-        "token_version": "1",
-        "link_id": "c.link_id",
-        "link_version": "1",
-        "validation": "'{}'",
-        "quota": "'[]'",
-        "prepared_at": "clock_timestamp()",
-        "started_at": "clock_timestamp()",
-        "started_as_of": "clock_timestamp()",
-        "deadline_ms": "w.deadline_ms",
-        **changes,
-    }
-    return (
-        f"INSERT INTO oncefence.effect_attempts ({', '.join(columns)})"
-        f" SELECT {', '.join(columns.values())} FROM oncefence.work_items AS w"
-        " JOIN oncefence.commands AS c USING (org_id, command_id)"
-        f" WHERE w.org_id = '$org' AND w.work_id = '${work}'"
-    )
-
-
-def settle(name: str, outcome: str = "'REJECTED'", in_doubt: str = "false", **changes: str) -> str:
-    """The settlement of an attempt by the claim that started it, but for the changes."""
-    columns = {
-        "settled_at": "clock_timestamp()",
-        "settled_as": "'starter'",
-        "settled_token": "lease_token",
-        "settled_epoch": "ownership_epoch",
-        "outcome": outcome,
-        "may_have_applied": in_doubt,
-        **changes,
-    }
-    what = ", ".join(f"{column} = {value}" for column, value in columns.items())
-    return change("effect_attempts", what, attempt(name))
-
-
-def settle_all(work: str) -> str:
-    """The settlement of what is open under an item, as a retry."""
-    return settle("", "'RETRYABLE_PRE_DISPATCH'").split(" WHERE")[0] + " " + item(work)
-
-
-def look_again(work: str) -> tuple[str, str]:
-    """A claimed lookup item of the command of `work`: a second claim on one command."""
-    return (
-        "INSERT INTO oncefence.work_items (org_id, work_id, family, subject_kind, subject_id,"
-        " command_id, execution_id, installation, view_id, view_digest, queue_class, deadline_ms,"
-        " state, via, run_after) SELECT org_id, '$new', 'made.up', 'execution', 'x', command_id,"
-        " execution_id, installation, view_id, view_digest, queue_class, deadline_ms, 'pending',"
-        f" 'create', clock_timestamp() FROM oncefence.work_items {item(work)}",
-        claim("new"),
-    )
-
-
-def check(guard: str, *sql: str, what: str = "", **more: object) -> Case:
-    return Case(guard=guard, what=what, code=CHECK, sql=sql, **more)  # type: ignore[arg-type]
-
-
-def unique(guard: str, *sql: str, what: str = "") -> Case:
-    return Case(guard=guard, what=what, code=UNIQUE, sql=sql)
-
-
-def said(guard: str, code: str, what: str, *sql: str, **more: object) -> Case:
-    return Case(guard=guard, code=code, what=what, sql=sql, **more)  # type: ignore[arg-type]
-
 
 CHECKS = (
     check(
         "one_deployment_row",
         "INSERT INTO oncefence.deployment (singleton, is_development) VALUES (false, true)",
         app_code=NO_GRANT,
+    ),
+    check(
+        "public_keys_are_ed25519",
+        copy(
+            "runtime_work_bindings",
+            f"WHERE {ORG}",
+            work_binding_id="$new",
+            capability="other",
+            credential_hash="\\x00",
+            public_key="\\x00",
+        ),
     ),
     check(
         "revisions_count_from_one",
@@ -310,6 +184,17 @@ CHECKS = (
         "lookups_count_from_one", copy("lookups", f"WHERE {ORG}", lookup_id="$new", **{"try": 0})
     ),
     check("sealed_kind_is_known", copy("sealed_payloads", f"WHERE {ORG}", kind="x")),
+    check(
+        "public_keys_are_ed25519",
+        copy(
+            "runtime_work_bindings",
+            f"WHERE {ORG}",
+            work_binding_id="$new",
+            capability="other",
+            credential_hash="\\x00",
+            public_key="\\x00",
+        ),
+    ),
 )
 
 UNIQUES = (
@@ -561,11 +446,6 @@ ITEMS = (
         )
     ),
 )
-
-
-def move(name: str, status: str, trigger: str, also: str = "") -> str:
-    """The move of an execution with the columns of `also`, which begins with a comma."""
-    return change("executions", f"status = '{status}', via = '{trigger}'{also}", execution(name))
 
 
 EXECUTIONS = (
@@ -888,80 +768,49 @@ COUPLING = (
 
 CASES = (*CHECKS, *UNIQUES, *ITEMS, *EXECUTIONS, *ATTEMPTS, *OTHERS, *COUPLING)
 
-
-async def facts(world: World, other: World) -> dict[str, str]:
-    """Rows of every table, by the names that the cases use for them."""
-    from oncefence.domain.effect import Outcome
-    from oncefence.domain.lookup import Verdict
-
-    pending = await world.accept_command("lead-pending")
-    behind = await world.accept_command("lead-pending", title="Head")
-    running, opened = await world.a_running_command("lead-running")
-    waiting = await world.accept_command("lead-waiting")
-    unsent = await world.start(waiting)
-    await world.settle(unsent, Outcome.RETRYABLE_PRE_DISPATCH)
-    succeeded = await world.accept_command("lead-succeeded")
-    await world.settle(await world.start(succeeded), Outcome.ACCEPTED)
-    lost, lost_attempt, looking = await world.an_unknown_command("lead-lost")
-    await world.tell(lost_attempt, an_end(Outcome.ACCEPTED))
-    behind_doubt = await world.accept_command("lead-lost", title="Head")
-    _, other_lost, _ = await world.an_unknown_command("lead-other-lost")
-    await world.tell(other_lost, an_end(Outcome.RETRYABLE_PRE_DISPATCH))
-    _, attended, attended_lookup = await world.an_unknown_command("lead-attended")
-    await world.look(attended_lookup, Verdict.INCONCLUSIVE)
-    await world.look(attended_lookup, Verdict.UNUSABLE)
-    await world.tell(attended, an_end(Outcome.ACCEPTED))
-    held = await world.accept_command("lead-held")
-    await world.sql(
-        f"UPDATE oncefence.work_items SET state = 'processing', via = 'claim', {CLAIM}"
-        " WHERE org_id = :org AND work_id = :work",
-        work=held.work,
-    )
-    fenced = await world.accept_command("lead-fenced")
-    await world.sql(
-        "UPDATE oncefence.work_items SET state = 'awaiting_legacy_outcome', via = 'rollback_fence',"
-        " rollback_fence_id = gen_random_uuid() WHERE org_id = :org AND work_id = :work",
-        work=fenced.work,
-    )
-    rejected = await world.offer("lead-rejected")
-    await world.reject(rejected)
-    await world.sql(
-        "INSERT INTO oncefence.handoff_conflicts (org_id, conflict_id, handoff_key, field, verb,"
-        " offered_outbox_id, offered_payload_address) SELECT org_id, gen_random_uuid(),"
-        " handoff_key, 'outbox id', 'accept', 'x', payload_address FROM oncefence.handoffs"
-        " WHERE org_id = :org LIMIT 1"
-    )
-    evidence = await world.sql(
-        "SELECT evidence_id, attempt_id FROM oncefence.attempt_evidence WHERE org_id = :org"
-    )
-    evidence_of = {row.attempt_id: str(row.evidence_id) for row in evidence}
-    prefix = str(rejected.key).rsplit(".", 1)[0]
-    return {
-        "org": world.org,
-        "new": "00000000-0000-8000-8000-0000000000ff",
-        "pending": str(pending.work),
-        "pending_command": str(pending.command),
-        "pending_execution": str(pending.execution),
-        "behind": str(behind.work),
-        "running": str(running.work),
-        "running_command": str(running.command),
-        "running_execution": str(running.execution),
-        "open": str(opened.attempt),
-        "waiting": str(waiting.work),
-        "unsent_attempt": str(unsent.attempt),
-        "succeeded": str(succeeded.work),
-        "dead": str(lost.work),
-        "lost": str(lost_attempt.attempt),
-        "looking": str(looking),
-        "behind_doubt": str(behind_doubt.work),
-        "held": str(held.work),
-        "fenced": str(fenced.work),
-        "answer_evidence": evidence_of[lost_attempt.attempt],
-        "other_lost": str(other_lost.attempt),
-        "other_unsent_evidence": evidence_of[other_lost.attempt],
-        "accepted_key": str(pending.handover.key),
-        "rejected_key": str(rejected.key),
-        "prefix": prefix,
-        "other_prefix": prefix.replace(world.org, other.org),
-        "where_link": f"WHERE org_id = '{world.org}' AND subject = 'lead-pending'",
-    }
+# Tables whose rows never change, and tables whose rows never go.
+APPEND_ONLY = (
+    "attempt_evidence",
+    "audit",
+    "binding_views",
+    "commands",
+    "contradictions",
+    "handoff_conflicts",
+    "handoffs",
+    "lifecycle_transitions",
+    "lookups",
+    "org_keys",
+    "principal_bindings",
+    "runtime_work_bindings",
+    "sealed_payloads",
+    "settlement_rules",
+    "token_versions",
+)
+KEPT = (
+    "attempt_evidence",
+    "audit",
+    "binding_generations",
+    "binding_views",
+    "commands",
+    "completions",
+    "contradictions",
+    "deployment",
+    "effect_attempts",
+    "execution_keys",
+    "executions",
+    "handoff_conflicts",
+    "lanes",
+    "lifecycle_transitions",
+    "lookups",
+    "org_keys",
+    "principal_bindings",
+    "remote_links",
+    "runtime_work_bindings",
+    "sealed_payloads",
+    "settlement_rules",
+    "staged_payloads",
+    "token_versions",
+    "work_items",
+    "work_nudges",
+)
+NEVER_TRUNCATED = sorted([*KEPT, "handoffs"])

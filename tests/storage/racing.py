@@ -1,15 +1,14 @@
 """Real races: statements that wait in the server until all of them are there, then go at once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any
 
 import asyncpg
 
 from tests.support.servers import Database
 
-T = TypeVar("T")
 _PATIENCE_SECONDS = 20.0
 
 
@@ -49,14 +48,14 @@ async def waiting(database: Database, count: int) -> None:
 
 async def all_at_once(
     database: Database,
-    racers: list[Awaitable[T]],
+    racers: list[Coroutine[Any, Any, object]],
     statement: str,
     *values: object,
     commits: bool = False,
-) -> list[T | BaseException]:
+) -> list[object]:
     """What each racer came to, after all of them had stood before the same lock."""
     async with barrier(database, statement, *values, commits=commits):
-        running = [asyncio.ensure_future(racer) for racer in racers]
+        running = [asyncio.create_task(racer) for racer in racers]
         try:
             await waiting(database, len(racers))
         except TimeoutError:

@@ -1,8 +1,8 @@
 """The audit's rules: silent on what the phases made, and each loud when its rule is broken."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -77,7 +77,8 @@ def of(accepted: Accepted) -> str:
 def copy_of_attempt(accepted: Accepted) -> str:
     return (
         "INSERT INTO effect_attempts SELECT (jsonb_populate_record(a, jsonb_build_object("
-        "'attempt_id', gen_random_uuid(), 'ordinal', 2, 'ownership_epoch', 7))).*"
+        "'attempt_id', gen_random_uuid(), 'lease_token', gen_random_uuid(), 'ordinal', 2,"
+        " 'ownership_epoch', 7))).*"
         f" FROM effect_attempts AS a WHERE {of(accepted)}"
     )
 
@@ -96,9 +97,7 @@ BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
     "open_attempt_is_held": lambda c: (
         f"UPDATE work_items SET lease_token = gen_random_uuid() WHERE {of(c.running)}",
     ),
-    "attempts_are_counted": lambda c: (
-        f"UPDATE executions SET attempt = 5 WHERE {of(c.done)}",
-    ),
+    "attempts_are_counted": lambda c: (f"UPDATE executions SET attempt = 5 WHERE {of(c.done)}",),
     "running_has_its_open_attempt": lambda c: (
         f"UPDATE executions SET status = 'running' WHERE {of(c.done)}",
     ),
@@ -113,13 +112,17 @@ BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
     ),
     "one_active_item_per_command": lambda c: (
         "DROP INDEX one_active_work_item_per_command",
-        "INSERT INTO work_items SELECT (jsonb_populate_record(w, jsonb_build_object("
-        f"'work_id', gen_random_uuid()))).* FROM work_items AS w WHERE {of(c.waiting)}",
+        (
+            "INSERT INTO work_items SELECT (jsonb_populate_record(w, jsonb_build_object("
+            f"'work_id', gen_random_uuid()))).* FROM work_items AS w WHERE {of(c.waiting)}"
+        ),
     ),
     "one_processing_per_lane": lambda c: (
-        "UPDATE work_items SET state = 'processing', source_lane ="
-        f" (SELECT r.source_lane FROM work_items AS r WHERE r.{of(c.running)})"
-        f" WHERE {of(c.waiting)}",
+        (
+            "UPDATE work_items SET state = 'processing', source_lane ="
+            f" (SELECT r.source_lane FROM work_items AS r WHERE r.{of(c.running)})"
+            f" WHERE {of(c.waiting)}"
+        ),
     ),
     "claims_hold_a_lease": lambda c: (
         f"UPDATE work_items SET lease_token = gen_random_uuid() WHERE {of(c.waiting)}",
@@ -127,8 +130,10 @@ BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
     "acceptance_is_whole": lambda c: (f"DELETE FROM work_items WHERE {of(c.waiting)}",),
     "command_has_its_admission": lambda c: (f"DELETE FROM handoffs WHERE {of(c.waiting)}",),
     "payload_is_sealed": lambda c: (
-        f"DELETE FROM sealed_payloads WHERE execution_id = '{c.done.execution}'"
-        " AND kind = 'payload'",
+        (
+            f"DELETE FROM sealed_payloads WHERE execution_id = '{c.done.execution}'"
+            " AND kind = 'payload'"
+        ),
     ),
     "settlement_has_its_completion": lambda c: (
         f"DELETE FROM completions WHERE execution_id = '{c.refused.execution}'",
@@ -140,8 +145,10 @@ BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
         f"UPDATE executions SET status = 'failed' WHERE {of(c.unknown)}",
     ),
     "proof_has_its_evidence": lambda c: (
-        "UPDATE effect_attempts SET disposition = 'no_effect_proof',"
-        f" disposed_at = clock_timestamp() WHERE {of(c.unknown)}",
+        (
+            "UPDATE effect_attempts SET disposition = 'no_effect_proof',"
+            f" disposed_at = clock_timestamp() WHERE {of(c.unknown)}"
+        ),
     ),
     "current_generation_has_its_token": lambda _: ("DELETE FROM token_versions",),
 }
@@ -162,9 +169,7 @@ def test_every_rule_has_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_broken_rule_is_found(
-    commands: Commands, database: Database, name: str
-) -> None:
+async def test_a_broken_rule_is_found(commands: Commands, database: Database, name: str) -> None:
     """Each rule judges the rows themselves, with the guards switched off (C464)."""
     await plant(database, *BROKEN[name](commands))
 
@@ -252,9 +257,7 @@ async def test_a_day_is_scaled_with_the_rest(database: Database) -> None:
     world = await World.make(database)
     _, _, lookup_work = await world.an_unknown_command()
     await world.look(lookup_work, Verdict.UNREACHABLE)
-    await plant(
-        database, "UPDATE lookups SET looked_at = looked_at - interval '10 minutes'"
-    )
+    await plant(database, "UPDATE lookups SET looked_at = looked_at - interval '10 minutes'")
 
     at_full_length = await audit_invariants(world.engine)
     scaled = await audit_invariants(world.engine, time_scale=0.001)
@@ -281,12 +284,27 @@ async def test_all_rows_are_counted_and_the_first_are_read(database: Database) -
 
 
 async def test_an_audit_sees_one_moment(database: Database) -> None:
-    """Between two statements a healthy command moves, and would look broken."""
+    """Between two statements a healthy command moves, and would contradict itself."""
     world = await World.make(database)
-    accepted, started = await world.a_running_command()
-    before = await audit_invariants(world.engine, with_standings=True)
-    await world.settle(started, Outcome.ACCEPTED, as_of=await world.now() + timedelta(seconds=1))
-    after = await audit_invariants(world.engine, with_standings=True)
+    accepted = await world.accept_command()
+    holder = await asyncpg.connect(database.admin_url)
+    try:
+        held = holder.transaction()
+        await held.start()
+        # The audit comes to a standstill between its first rule and its last.
+        await holder.execute("LOCK TABLE oncefence.completions IN ACCESS EXCLUSIVE MODE")
+        auditing = asyncio.create_task(audit_invariants(world.engine, with_standings=True))
+        async with asyncio.timeout(20):
+            while not await holder.fetchval(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted"
+                " AND relation = 'oncefence.completions'::regclass"
+            ):
+                await asyncio.sleep(0.01)
+        await world.start(accepted)
+        await held.rollback()
+        audit = await auditing
+    finally:
+        await holder.close()
 
-    assert [s.status for s in before.standings] == ["running"]
-    assert [(s.status, s.command) for s in after.standings] == [("succeeded", accepted.command)]
+    assert [standing.status for standing in audit.standings] == ["accepted"]
+    assert (await world.execution(accepted)).status == "running"

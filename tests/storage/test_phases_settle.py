@@ -1,15 +1,12 @@
 """Settling an attempt: what each outcome does to both lifecycles, and who may say so."""
 
-import asyncio
-
 import pytest
 
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
-from oncefence.domain.ids import lookup_work_id
 from oncefence.domain.limits import Limits
 from oncefence.domain.settlement import Settlement, Situation, settlement
-from oncefence.storage.phases.find_work import find_successors
+from oncefence.storage.phases.find_work import WorkRef, find_successors
 from oncefence.storage.phases.settle_attempt import Settled
 from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict, unseal
 from oncefence.storage.tables import effect_attempts, executions, work_items
@@ -48,7 +45,7 @@ async def check_end(world: World, accepted: Accepted, done: Settled, expected: S
         row for row in await world.of_command("work_items", accepted) if row.family[-6:] == "lookup"
     ]
     assert len(lookups) == int(expected.execution_status == "unknown")
-    assert [row.work_id for row in lookups] == ([done.lookup_work] if lookups else [])
+    assert [row.work_id for row in lookups] == ([done.lookup.work] if done.lookup else [])
 
 
 class TestWithoutAKeyOfTheProviders:
@@ -103,10 +100,10 @@ class TestUnderAKeyOfTheProviders:
         situation = Situation(at_ceiling=at_ceiling, may_have_applied=True, replay_open=is_open)
         await check_end(world, accepted, done, settlement(outcome, situation))
         assert (await world.attempt(first.attempt)).superseded_by == second.attempt
-        if done.lookup_work is not None:
+        if done.lookup is not None:
             # The newest that may have applied, which need not be the one that settled.
             newest = second if outcome is Outcome.OUTCOME_UNKNOWN else first
-            assert done.lookup_work == lookup_work_id(newest.attempt)
+            assert (await world.item(done.lookup.work)).attempt_id == newest.attempt
 
     async def test_past_its_window_nothing_is_sent_again(self, world: World) -> None:
         """A whole send must still fit in, or the key may be forgotten before it arrives (C94)."""
@@ -198,7 +195,7 @@ class TestWhatIsWritten:
 
             done = await world.settle(started, an_end(outcome, retry_after_seconds=7), as_of=as_of)
 
-            due = await world.item(done.lookup_work or accepted.work)
+            due = await world.item(done.lookup.work if done.lookup else accepted.work)
             assert done.next_due == due.run_after == as_of + seconds(wait)
 
 
@@ -217,7 +214,7 @@ class TestAfterwards:
             done.item_state,
             done.execution_status,
         )
-        assert again.lookup_work == done.lookup_work
+        assert again.lookup == done.lookup
         if done.next_due is not None:
             assert again.next_due == done.next_due
 
@@ -258,7 +255,7 @@ class TestAStaleClaimant:
         await world.settle(started, Outcome.ACCEPTED)
 
         assert await world.states(accepted) == ("succeeded", "succeeded")
-        assert (await world.settle_as_lost(accepted.work)).lookup_work is None
+        assert await world.settle_as_lost(accepted.work) is None
 
     async def test_races_the_sweep_for_one_settlement(self, world: World) -> None:
         """Either the answer stands or the attempt is lost, and never a little of both (C66)."""
@@ -268,8 +265,8 @@ class TestAStaleClaimant:
         answers = await all_at_once(
             world.database,
             [
-                asyncio.ensure_future(world.settle(started, Outcome.ACCEPTED)),
-                asyncio.ensure_future(world.settle_as_lost(accepted.work)),
+                world.settle(started, Outcome.ACCEPTED),
+                world.settle_as_lost(accepted.work),
             ],
             "SELECT FROM oncefence.work_items WHERE org_id = $1 AND work_id = $2 FOR UPDATE",
             world.org,
@@ -309,7 +306,7 @@ class TestSettlingAsLost:
 
         lost = await world.settle_as_lost(accepted.work)
 
-        assert lost.lookup_work is None
+        assert lost is None
         assert await stored(world, accepted) == before
 
     async def test_again_does_nothing(self, world: World) -> None:
@@ -317,7 +314,7 @@ class TestSettlingAsLost:
         accepted, _, _ = await world.an_unknown_command()
         before = await stored(world, accepted)
 
-        assert (await world.settle_as_lost(accepted.work)).lookup_work is None
+        assert await world.settle_as_lost(accepted.work) is None
         assert await stored(world, accepted) == before
 
     async def test_is_done_once_however_many_sweep(self, world: World) -> None:
@@ -333,6 +330,6 @@ class TestSettlingAsLost:
             accepted.work,
         )
 
-        made = [getattr(answer, "lookup_work", answer) for answer in answers]
-        assert len([work for work in made if work is not None]) == 1
+        assert sum(isinstance(answer, WorkRef) for answer in answers) == 1
+        assert answers.count(None) == 7
         assert await world.states(accepted) == ("dead", "unknown")

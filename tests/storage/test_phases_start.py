@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from oncefence.domain.effect import Outcome
-from oncefence.domain.ids import LeaseToken, WorkId
+from oncefence.domain.ids import LeaseToken, WorkId, attempt_id
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import Verdict
 from oncefence.storage.engine import sqlstate
@@ -51,6 +51,7 @@ class TestAStartedAttempt:
             started.fence.epoch,
         )
         assert (attempt.settled_at, attempt.outcome) == (None, None)
+        assert started.attempt == attempt_id(accepted.work, 1)
 
     async def test_has_a_lease_of_deadline_and_margin(self, world: World) -> None:
         """The end of the lease is the bound and a minute (C205)."""
@@ -161,7 +162,7 @@ class TestWhatIsNotDue:
         row = (
             await world.sql(
                 "SELECT verdict FROM oncefence.start_attempt_v1(:org, :work, clock_timestamp(),"
-                " gen_random_uuid(), gen_random_uuid(), interval '60 s', 5, 0)",
+                " gen_random_uuid(), gen_random_uuid(), interval '60 s', 5, 0, true)",
                 work=accepted.work,
             )
         )[0]
@@ -259,8 +260,8 @@ class TestWhatItReliesOn:
         assert isinstance(answer, NotStarted)
         assert answer.execution_status == "unknown"
         assert (await world.execution(accepted)).via == "safety_ended"
-        assert answer.lookup_work is not None
-        assert (await world.item(answer.lookup_work)).attempt_id == first.attempt
+        assert answer.lookup is not None
+        assert (await world.item(answer.lookup.work)).attempt_id == first.attempt
         assert await world.of_command("completions", accepted) == []
 
     @pytest.mark.parametrize(
@@ -322,7 +323,7 @@ async def test_an_item_whose_execution_ended_elsewhere_is_an_alarm(world: World)
         move_execution("cancelled", "cancel_before_first_attempt"), execution=accepted.execution
     )
 
-    with pytest.raises(Exception) as refused:  # noqa: PT011, B017  # its SQLSTATE is what counts
+    with pytest.raises(Exception) as refused:  # its SQLSTATE is what counts
         await world.try_to_start(accepted)
 
     assert sqlstate(refused.value) == "OF040"

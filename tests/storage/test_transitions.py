@@ -16,11 +16,11 @@ from oncefence.domain.execution import EXECUTION
 from oncefence.domain.lifecycle import Lifecycle, Transition
 from oncefence.domain.work_item import WORK_ITEM
 from tests.storage.lifecycle_rows import (
+    ADD_LOOKUP,
     CLAIM,
     EXPIRE,
     ITEM,
     SETTLE_AS_LOST,
-    ADD_LOOKUP,
     Standing,
     execution_in,
     item_in,

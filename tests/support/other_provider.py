@@ -14,7 +14,7 @@ from itertools import count
 from time import time
 from urllib.parse import parse_qs, urlsplit
 
-from tests.support.station import DATA, Dialect, Provider
+from tests.support.dialect import DATA, Dialect, Provider
 
 TOKEN = "key-of-the-other"
 _AN_HOUR_MS = 3_600_000

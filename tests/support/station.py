@@ -6,14 +6,10 @@ Whatever a test leaves out is as in production; whatever it replaces, it names.
 
 import asyncio
 import json
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Row
@@ -23,8 +19,7 @@ from temporalio.service import RPCError
 
 from oncefence.activities.process_context import ProcessContext
 from oncefence.app.bootstrap import WorkAnnouncer, make_context, make_worker
-from oncefence.catalog.loader import load_binding, load_pack
-from oncefence.catalog.view import IntegrationBindingView, compile_view
+from oncefence.catalog.view import IntegrationBindingView
 from oncefence.domain.command import Handover
 from oncefence.domain.handoff import EffectHandoffKey, payload_digest
 from oncefence.domain.ids import LinkId, OrgId, OutboxId, WorkId
@@ -41,25 +36,16 @@ from oncefence.storage.sealing import KeyRing
 from oncefence.workflows.schedules import ensure_search_attributes
 from oncefence.workflows.starting import WorkStarter
 from oncefence.workflows.work_item import workflow_id
-from tests.providers.simulated import Simulated
-from tests.providers.simulated import TOKEN as SIMULATOR_TOKEN
+from tests.support.dialect import Form, Provider
 from tests.support.servers import Database
-from tests.support.world import EXAMPLE_BINDING, INSTALLATION, Accepted, World, scope_of
+from tests.support.world import INSTALLATION, Accepted, World, scope_of
 
 T = TypeVar("T")
 
-DATA = Path(__file__).parents[1] / "data"
 SETTLED = ("succeeded", "failed", "cancelled", "needs_attention")
 
 FAST = Limits(time_scale=0.0001, lease_margin_seconds=30_000)
 """The five lookup waits pass in three seconds; a lease outlives its send deadline by three."""
-
-
-class Form(StrEnum):
-    """How the attempt runs: as a local activity, or as a regular one for long deadlines."""
-
-    LOCAL = "local"
-    REGULAR = "regular"
 
 
 async def until(
@@ -74,97 +60,6 @@ async def until(
             return found
         assert loop.time() < give_up_at, f"{what} did not come true within {within_s} s"
         await asyncio.sleep(0.02)
-
-
-# --- how a provider is spoken to -------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """A pack and a binding of one operation over it, which the tests offer in both forms."""
-
-    pack_name: str
-    pack_text: str
-    binding_text: str
-    token: str
-
-    @property
-    def pack_operation(self) -> str:
-        return self._named(self.pack_text)
-
-    @property
-    def operation(self) -> str:
-        return self._named(self.binding_text)
-
-    def operation_of(self, form: Form) -> str:
-        """The local operation that runs in `form`."""
-        return self.operation if form is Form.LOCAL else f"{self.operation}.long"
-
-    def view(
-        self, *, local_ms: int | None = None, regular_ms: int = 9_000, is_sensitive: bool = False
-    ) -> IntegrationBindingView:
-        """The view with the operation twice; `local_ms` is the pack's own unless given."""
-        short, long = self._pair(self.pack_text, self.pack_operation)
-        if local_ms is not None:
-            short = _with_deadline(short, local_ms)
-        pack = short + _with_deadline(long, regular_ms)
-        short, long = self._pair(self.binding_text, self.operation)
-        binding = short + long.replace(
-            f'operation = "{self.pack_operation}"', f'operation = "{self.pack_operation}.long"'
-        )
-        if is_sensitive:
-            binding = binding.replace("sensitive = false", "sensitive = true")
-        with tempfile.TemporaryDirectory() as folder:
-            pack_path = Path(folder) / f"{self.pack_name}.toml"
-            pack_path.write_text(pack, encoding="utf-8")
-            binding_path = Path(folder) / "tests.binding.toml"
-            binding_path.write_text(binding, encoding="utf-8")
-            return compile_view(load_pack(pack_path), load_binding(binding_path))
-
-    @staticmethod
-    def _named(text: str) -> str:
-        return text.partition('[operations."')[2].partition('"]')[0]
-
-    @staticmethod
-    def _pair(text: str, operation: str) -> tuple[str, str]:
-        """The text, and its one operation again under another name."""
-        section = text[text.index(f'[operations."{operation}"]') :]
-        again = section.replace(f'[operations."{operation}"', f'[operations."{operation}.long"')
-        return text + "\n", again
-
-
-def _with_deadline(text: str, milliseconds: int) -> str:
-    before, name, after = text.partition("total_deadline_ms = ")
-    assert name, "the pack names the deadline of its operation"
-    return before + name + str(milliseconds) + "\n" + after.partition("\n")[2]
-
-
-def shipped_dialect() -> Dialect:
-    """The pack that ships with its example binding, as the simulator speaks it."""
-    return Dialect(
-        pack_name="hubspot",
-        pack_text=(files("oncefence.catalog") / "packs" / "hubspot.toml").read_text("utf-8"),
-        binding_text=EXAMPLE_BINDING.read_text("utf-8"),
-        token=SIMULATOR_TOKEN,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """Where a provider listens, how it is spoken to, and how a record of it comes to be."""
-
-    base_url: str
-    dialect: Dialect
-    make_record: Callable[[], str]
-
-
-def simulated_provider(simulator: Simulated) -> Provider:
-    """The simulator as a provider of the shipped dialect."""
-    return Provider(
-        base_url=f"http://127.0.0.1:{simulator.port}",
-        dialect=shipped_dialect(),
-        make_record=simulator.contact,
-    )
 
 
 # --- a world on such a provider --------------------------------------------------------------
@@ -208,7 +103,15 @@ class ProviderWorld(World):
             token=Secret(token or provider.dialect.token),
             actor="tests",
         )
-        world = cls(database, name, ring, caller, credential, binding, limits)
+        world = cls(
+            database=database,
+            org=name,
+            ring=ring,
+            caller=caller,
+            credential=credential,
+            binding=binding,
+            limits=limits,
+        )
         world.provider, world.view, world.remote_ids = provider, view, {}
         return world
 
@@ -261,7 +164,9 @@ class ProviderWorld(World):
         """An accepted command on `subject`; nobody is told of it."""
         handover = await self.offer(subject, title=title, form=form)
         receipt = await self.accept(handover)
-        assert receipt.command and receipt.execution and receipt.work, "it was accepted"
+        assert receipt.command is not None, "it was accepted"
+        assert receipt.execution is not None, "it was accepted"
+        assert receipt.work is not None, "it was accepted"
         return Accepted(
             handover=handover,
             receipt=receipt,
@@ -290,11 +195,17 @@ class ProviderWorld(World):
     async def settled(self, *commands: Accepted, within_s: float = 20.0) -> list[str]:
         """The final statuses of these commands, when all have one."""
 
-        async def all_settled() -> list[str]:
-            found = [await self.status(each) for each in commands]
-            return found if all(status in SETTLED for status in found) else []
+        found: list[str] = []
 
-        return await until(all_settled, within_s=within_s, what="the end of these commands")
+        async def are_settled() -> bool:
+            found[:] = [await self.status(each) for each in commands]
+            return all(status in SETTLED for status in found)
+
+        try:
+            await until(are_settled, within_s=within_s)
+        except AssertionError as failure:
+            raise AssertionError(f"after {within_s} s these commands were {found}") from failure
+        return found
 
     async def in_status(self, accepted: Accepted, status: str, *, within_s: float = 20.0) -> None:
         """The execution has come to `status`."""

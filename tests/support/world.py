@@ -46,13 +46,14 @@ from oncefence.storage.phases.accept_handoff import accept_handoff
 from oncefence.storage.phases.add_principal_binding import add_principal_binding
 from oncefence.storage.phases.adopt_link import adopt_link
 from oncefence.storage.phases.authenticate import Caller, authenticate
+from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.publish_view import publish_view
 from oncefence.storage.phases.record_evidence import Recorded, record_evidence
 from oncefence.storage.phases.register_runtime import register_runtime
 from oncefence.storage.phases.reject_handoff import reject_handoff
 from oncefence.storage.phases.settle_attempt import AttemptEnd, Settled, settle_attempt
 from oncefence.storage.phases.settle_lookup import LookupEnd, LookupSettled, settle_lookup
-from oncefence.storage.phases.settle_lost_attempt import LostAttempt, settle_lost_attempt
+from oncefence.storage.phases.settle_lost_attempt import settle_lost_attempt
 from oncefence.storage.phases.stage_payload import stage_payload
 from oncefence.storage.phases.start_attempt import NotStarted, Started, start_attempt
 from oncefence.storage.phases.start_lookup import LookupStarted, start_lookup
@@ -130,6 +131,7 @@ class World:
 
     def __init__(
         self,
+        *,
         database: Database,
         org: OrgId,
         ring: KeyRing,
@@ -179,7 +181,15 @@ class World:
             token=Secret(TOKEN),
             actor="tests",
         )
-        return cls(database, name, ring, caller, credential, binding, limits or Limits())
+        return cls(
+            database=database,
+            org=name,
+            ring=ring,
+            caller=caller,
+            credential=credential,
+            binding=binding,
+            limits=limits or Limits(),
+        )
 
     # --- coming in ---------------------------------------------------------------------------
 
@@ -312,7 +322,7 @@ class World:
             work=work,
         )
 
-    async def settle_as_lost(self, work: WorkId) -> LostAttempt:
+    async def settle_as_lost(self, work: WorkId) -> WorkRef | None:
         """What there is to settle as lost in `work`."""
         return await settle_lost_attempt(self.engine, self.org, work, as_of=await self.now())
 
@@ -320,8 +330,8 @@ class World:
         """The starter is gone, its lease ended, and its attempt is settled as lost."""
         await self.expire_lease(started.fence.work)
         lost = await self.settle_as_lost(started.fence.work)
-        assert lost.lookup_work is not None, "there was an attempt to lose"
-        return lost.lookup_work
+        assert lost is not None, "there was an attempt to lose"
+        return lost.work
 
     async def tell(self, started: Started, end: AttemptEnd) -> Recorded:
         """Late evidence of the starter."""
@@ -341,7 +351,6 @@ class World:
             as_of = max(await self.now(), (await self.item(lookup_work)).run_after)
         return await start_lookup(
             self.engine,
-            self.ring,
             self.org,
             lookup_work,
             as_of=as_of,

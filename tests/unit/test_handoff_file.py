@@ -97,7 +97,9 @@ class TestLine:
         ),
         st.booleans(),
     )
-    def test_keeps_any_payload(self, value: dict[str, object], is_ascii: bool) -> None:  # noqa: FBT001  # hypothesis gives it by place
+    def test_keeps_any_payload(
+        self, value: dict[str, object], is_ascii: bool
+    ) -> None:  # hypothesis gives it by place
         """Whatever can be written as JSON comes out as it went in."""
         payload = json.dumps(value, ensure_ascii=is_ascii).encode()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from temporalio.client import Client
@@ -10,16 +11,9 @@ from oncefence.catalog.view import IntegrationBindingView
 from oncefence.domain.ids import OrgId, ViewId
 from oncefence.storage.phases.read_view import ViewShelf
 from tests.providers.simulated import Simulated
+from tests.support.dialect import simulated_provider
 from tests.support.servers import Database
-from tests.support.station import (
-    FAST,
-    ProviderWorld,
-    make_station,
-    new_queue,
-    simulated_provider,
-    until,
-    working,
-)
+from tests.support.station import FAST, ProviderWorld, make_station, new_queue, until, working
 from tests.support.world import Accepted
 from tests.workflows.watching import changes, held_submission, patches, reads
 
@@ -124,7 +118,7 @@ class TestLateWordThatNothingWasSent:
             await take_for_dead(world, accepted)
 
             async def is_past_its_deadline() -> bool:
-                return (await world.now() - attempt.started_at).total_seconds() > 0.5
+                return await world.now() > attempt.started_at + timedelta(seconds=0.5)
 
             await until(is_past_its_deadline)
             shelf.thawed.set()

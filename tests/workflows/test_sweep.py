@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import (
     ListSearchAttributesRequest,
     RemoveSearchAttributesRequest,
 )
-from temporalio.client import Client
+from temporalio.client import Client, ScheduleHandle
 
 from oncefence.activities.contracts import SweepReport
 from oncefence.app.bootstrap import keep_namespace
@@ -19,15 +18,14 @@ from oncefence.workflows.sweep import SWEEP_WORKFLOW
 from oncefence.workflows.work_item import FAMILY, ORG, STATUS
 from tests.providers.simulated import Simulated
 from tests.support import servers
+from tests.support.dialect import Form, simulated_provider
 from tests.support.servers import Database
 from tests.support.station import (
     FAST,
-    Form,
     ProviderWorld,
     Station,
     make_station,
     new_queue,
-    simulated_provider,
     until,
     working,
 )
@@ -57,7 +55,7 @@ async def swept(station: Station) -> AsyncIterator[Station]:
         await schedule_of(station).delete()
 
 
-def schedule_of(station: Station):  # noqa: ANN201  # the SDK does not export its name
+def schedule_of(station: Station) -> ScheduleHandle:
     """The schedule of the station's sweep."""
     return station.client.get_schedule_handle(f"{SWEEP_SCHEDULE}-{station.task_queue}")
 
@@ -70,7 +68,7 @@ async def sweep(station: Station) -> int:
         task_queue=station.task_queue,
         result_type=SweepReport,
     )
-    return report.nudged
+    return int(report.nudged)
 
 
 async def attributes_of(client: Client) -> set[str]:

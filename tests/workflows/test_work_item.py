@@ -1,49 +1,37 @@
 """The workflow of one item: it waits, runs, and waits again, and owns no fact."""
 
-import asyncio
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import TimeSkipper
 
-from oncefence.activities.contracts import Step
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import WAITS_SECONDS
 from oncefence.storage.phases.find_work import WorkRef
-from oncefence.storage.sealing import KeyRing
 from oncefence.workflows import policies
-from oncefence.workflows.schedules import SWEEP_SCHEDULE
 from tests.providers.simulated import Simulated
+from tests.support.dialect import Form, simulated_provider
 from tests.support.servers import Database
 from tests.support.station import (
     FAST,
-    Form,
     ProviderWorld,
-    Station,
     make_station,
     new_queue,
-    simulated_provider,
     until,
     working,
 )
 from tests.workflows.store_link import linked_engine
 from tests.workflows.watching import (
+    ACTIVITY_FAILED,
     MARKER,
     TIMER_FIRED,
     TIMER_STARTED,
-    Held,
     changes,
     events,
     held_submission,
     patches,
-    reset,
     results,
     seen,
     time_of,
@@ -53,6 +41,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PATIENT = replace(FAST, sweep_period_seconds=600_000)
 """A blocked item looks again after a minute only, so that what comes sooner was woken."""
+
+BRIEF = replace(FAST, lease_margin_seconds=5_000)
+"""A lease ends half a second after its send deadline, and so does patience with the database."""
 
 REAL_WAITS = Limits()
 
@@ -78,6 +69,7 @@ class TestWaiting:
             assert await world.settled(accepted) == ["succeeded"]
             (attempt,) = await world.attempts(accepted)
             assert timedelta() <= attempt.started_as_of - due < timedelta(seconds=5)
+            await station.workflow(accepted.work).result()
             runs = await results(station, accepted.work)
             assert len(runs) == (1 if is_told_the_time else 2)
 
@@ -155,6 +147,7 @@ class TestUnknownOutcome:
             ]
             assert [round(wait.total_seconds()) for wait in waits] == list(WAITS_SECONDS)
             fired = [time_of(event) for event in await seen(station, lookup, TIMER_FIRED)]
+            await station.workflow(accepted.work).result()
             (dispatch,) = await results(station, accepted.work)
             assert dispatch.execution_status == "unknown"
             looked = [run for run in await results(station, lookup) if run.verdict != "not_due"]
@@ -222,25 +215,25 @@ class TestStoreAway:
     async def test_at_the_start_leads_to_another_run_and_one_send(
         self, store: Database, client: Client, simulator: Simulated
     ) -> None:
-        """Nothing is concluded from an activity that failed (C382)."""
+        """Nothing is concluded from an activity that failed, in either form (C382)."""
         provider = simulated_provider(simulator)
-        brief = replace(FAST, lease_margin_seconds=5_000)
         world = await ProviderWorld.on(
-            store, provider, limits=brief, view=provider.dialect.view(local_ms=1_000)
+            store, provider, limits=BRIEF, view=provider.dialect.view(regular_ms=8_001)
         )
         async with linked_engine(store.app_url) as (engine, link):
             station = make_station(world, client, new_queue(), engine=engine)
             async with working(station):
                 link.cut()
-                accepted = await station.submit()
-                (failed, *_) = await seen(station, accepted.work, MARKER)
-                assert failed.marker_recorded_event_attributes.HasField("failure")
-                assert patches(simulator, accepted) == 0
+                commands = [await station.submit(f"lead-{form}", form=form) for form in Form]
+                for accepted, failure in zip(commands, (MARKER, ACTIVITY_FAILED), strict=True):
+                    (failed, *_) = await seen(station, accepted.work, failure)
+                    assert "StoreUnavailable" in str(failed)
+                    assert patches(simulator, accepted) == 0
 
                 link.mend()
 
-                assert await world.settled(accepted) == ["succeeded"]
-                assert patches(simulator, accepted) == 1
+                assert await world.settled(*commands) == ["succeeded", "succeeded"]
+                assert [patches(simulator, accepted) for accepted in commands] == [1, 1]
 
     async def test_after_the_send_keeps_the_answer_until_it_is_back(
         self, store: Database, client: Client, simulator: Simulated
@@ -265,89 +258,6 @@ class TestStoreAway:
                 (attempt,) = await world.attempts(accepted)
                 assert (attempt.settled_as, attempt.outcome) == ("starter", "ACCEPTED")
                 assert patches(simulator, accepted) == 1
-
-
-class TestButtons:
-    """What an operator may press in the middle of a send."""
-
-    @pytest.mark.parametrize("button", ["terminate", "cancel", "reset"])
-    async def test_causes_no_second_send_and_loses_no_answer(
-        self, store: Database, client: Client, simulator: Simulated, button: str
-    ) -> None:
-        """The process owns the send; a workflow only watches it (C382, C387)."""
-        world = await ProviderWorld.on(store, simulated_provider(simulator))
-        async with working(make_station(world, client, new_queue())) as station:
-            await asyncio.gather(
-                *(press_in_the_middle(station, simulator, button, form) for form in Form)
-            )
-
-
-class TestSecondProcess:
-    """Somebody else runs the item while it is being sent."""
-
-    async def test_finds_the_send_in_flight_and_never_sends(
-        self, store: Database, client: Client, simulator: Simulated
-    ) -> None:
-        """The mark is the only guard, and it guards against every process (C385, C388)."""
-        world = await ProviderWorld.on(store, simulated_provider(simulator))
-        async with (
-            working(make_station(world, client, new_queue())) as first,
-            working(make_station(world, client, new_queue())) as second,
-        ):
-            accepted, held = await held_submission(first, simulator, "lead-1")
-            await first.workflow(accepted.work).terminate("a test")
-
-            await second.wake(accepted.work)
-            await seen(second, accepted.work, TIMER_STARTED)
-
-            (run,) = await results(second, accepted.work)
-            lease_until = (await world.item(accepted.work)).lease_until
-            assert (run.step, run.until) == (Step.IN_FLIGHT, lease_until)
-            held.release()
-            assert await world.settled(accepted) == ["succeeded"]
-            await second.wake(accepted.work)
-            report = await second.workflow(accepted.work).result()
-            assert report["verdict"] == "finished"
-            (attempt,) = await world.attempts(accepted)
-            assert attempt.lease_owner == first.context.owner
-            assert patches(simulator, accepted) == 1
-
-    async def test_settles_as_lost_what_a_killed_process_had_sent(
-        self, store: Database, client: Client, simulator: Simulated, tmp_path: Path
-    ) -> None:
-        """After kill -9 the provider is asked what happened, and nothing is sent again (C261)."""
-        keys = tmp_path / "keys.json"
-        KeyRing.make_file(keys)
-        provider = simulated_provider(simulator)
-        # A worker that reads its environment has no margin of a test's own.
-        limits = Limits(time_scale=FAST.time_scale)
-        world = await ProviderWorld.on(
-            store,
-            provider,
-            limits=limits,
-            ring=KeyRing.load(keys),
-            view=provider.dialect.view(local_ms=3_000),
-        )
-        station = make_station(world, client, new_queue())
-        with worker_process(store, client, station.task_queue, keys) as process:
-            applied, _ = await held_submission(station, simulator, "lead-1", hold_at="commit")
-            not_applied, _ = await held_submission(station, simulator, "lead-2")
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait(timeout=10)
-
-        async with working(station):
-            statuses = await world.settled(applied, not_applied, within_s=30)
-
-        assert statuses == ["succeeded", "failed"]
-        for accepted, changed, disposition in (
-            (applied, 1, "applied"),
-            (not_applied, 0, "not_found"),
-        ):
-            (attempt,) = await world.attempts(accepted)
-            assert (attempt.settled_as, attempt.disposition) == ("lost", disposition)
-            assert patches(simulator, accepted) == 1
-            assert changes(simulator, accepted) == changed
-        await client.get_schedule_handle(f"{SWEEP_SCHEDULE}-{station.task_queue}").delete()
 
 
 class TestCost:
@@ -394,68 +304,4 @@ async def postpone(world: ProviderWorld, work: object, due: object) -> None:
         "UPDATE oncefence.work_items SET run_after = :due WHERE org_id = :org AND work_id = :work",
         work=work,
         due=due,
-    )
-
-
-async def press_in_the_middle(
-    station: Station, simulator: Simulated, button: str, form: Form
-) -> None:
-    """A command is sent, a button is pressed, the provider goes on, and all is well."""
-    world = station.world
-    subject = f"{button}-{form}"
-    await world.link(subject)
-    held = Held(simulator, world.remote_ids[subject])
-    accepted = await station.submit(subject, form=form)
-    await held.is_there()
-    workflow = station.workflow(accepted.work)
-    sent_by = (await workflow.describe()).run_id
-    match button:
-        case "terminate":
-            await workflow.terminate("a test")
-        case "cancel":
-            await workflow.cancel()
-        case "reset":
-            await reset(station, accepted.work)
-
-    async def is_over() -> bool:
-        state = (await station.workflow(accepted.work, run_id=sent_by).describe()).status
-        return state is not WorkflowExecutionStatus.RUNNING
-
-    await until(is_over, what=f"the end of the workflow by {button}")
-    assert await world.status(accepted) == "running"
-    if button != "reset":
-        await station.wake(accepted.work)
-
-    held.release()
-
-    assert await world.settled(accepted) == ["succeeded"]
-    report = await station.workflow(accepted.work).result()
-    assert report["execution_status"] in ("succeeded", None)
-    (attempt,) = await world.attempts(accepted)
-    assert (attempt.settled_as, attempt.outcome) == ("starter", "ACCEPTED")
-    assert patches(simulator, accepted) == 1
-
-
-def worker_process(
-    store: Database, client: Client, task_queue: str, keys: Path
-) -> "subprocess.Popen[bytes]":
-    """The program's own worker as an operating-system process."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import asyncio\n"
-            "from oncefence.app.config import Settings\n"
-            "from oncefence.app.worker import run_worker\n"
-            "asyncio.run(run_worker(Settings.from_environment()))\n",
-        ],
-        env={
-            "PATH": os.environ["PATH"],
-            "ONCEFENCE_DATABASE_URL": store.app_url,
-            "ONCEFENCE_TEMPORAL_ADDRESS": client.service_client.config.target_host,
-            "ONCEFENCE_KEY_FILE": str(keys),
-            "ONCEFENCE_TASK_QUEUE": task_queue,
-            "ONCEFENCE_TIME_SCALE": str(FAST.time_scale),
-            "ONCEFENCE_LISTEN": "127.0.0.1:0",
-        },
     )

@@ -37,7 +37,7 @@ from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost, Refused, StoreUnavailable
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.redaction import Secret
-from oncefence.storage.phases.find_work import WorkRef, find_successors
+from oncefence.storage.phases.find_work import find_successors
 from oncefence.storage.phases.record_evidence import record_evidence
 from oncefence.storage.phases.settle_attempt import AttemptEnd, Settled, settle_attempt
 from oncefence.storage.phases.settle_lost_attempt import settle_lost_attempt
@@ -81,7 +81,8 @@ class AttemptActivity:
         # Read before the mark's statement leaves, so that however long the mark takes to be
         # durable, the send is late and not early (C165).
         anchored_at = boot_clock()
-        started = await self._start(org, work, request, time)
+        asking = SendDeadline.anchor(request.deadline_ms)
+        started = await self._start(org, work, asking, time)
         if isinstance(started, NotStarted):
             return await self._not_started(org, work, started, time)
         deadline = SendDeadline(
@@ -111,12 +112,11 @@ class AttemptActivity:
         return attempt_end(operation, started, unsealed.answer_key, answer)
 
     async def _start(
-        self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
+        self, org: OrgId, work: WorkId, deadline: SendDeadline, time: AgeingTime
     ) -> Started | NotStarted:
-        # One token for all tries of this run: a mark whose COMMIT got no answer is found by it.
+        # One token for all tries of this run: a mark whose COMMIT got no answer is found by it,
+        # however late. Past the deadline it is looked for only to be told as unsent.
         token = LeaseToken(uuid4())
-        limits = self._context.limits
-        patience = request.deadline_ms / 1000 + limits.lease_margin_scaled_seconds
         return await until_answered(
             lambda: start_attempt(
                 self._context.engine,
@@ -125,9 +125,10 @@ class AttemptActivity:
                 as_of=time.now(),
                 owner=self._context.owner,
                 token=token,
-                limits=limits,
+                limits=self._context.limits,
+                may_start=not deadline.has_passed(),
             ),
-            patience_seconds=patience,
+            patience_seconds=_KEEP_ANSWER_SECONDS,
         )
 
     async def _not_started(
@@ -136,9 +137,13 @@ class AttemptActivity:
         limits = self._context.limits
         match found.verdict:
             case StartVerdict.ATTEMPT_LOST:
-                lost = await settle_lost_attempt(self._context.engine, org, work, as_of=time.now())
-                if lost.lookup_work is not None and lost.next_due is not None:
-                    await self._wake_lookup(org, lost.lookup_work, lost.next_due)
+                lookup = await settle_lost_attempt(
+                    self._context.engine, org, work, as_of=time.now()
+                )
+                if lookup is None:
+                    # Its starter came first after all; what is next is in SQL.
+                    return RunResult(step=Step.WAIT, verdict="settled_meanwhile")
+                await self._context.wake_all([lookup])
                 return RunResult(
                     step=Step.FINISHED,
                     verdict=found.verdict,
@@ -147,8 +152,8 @@ class AttemptActivity:
                     outcome=Outcome.OUTCOME_UNKNOWN,
                 )
             case StartVerdict.CANNOT_PROCEED:
-                if found.lookup_work is not None and found.until is not None:
-                    await self._wake_lookup(org, found.lookup_work, found.until)
+                if found.lookup is not None:
+                    await self._context.wake_all([found.lookup])
                 await self._wake_successors(org, work)
                 return RunResult(
                     step=Step.FINISHED,
@@ -156,6 +161,8 @@ class AttemptActivity:
                     execution_status=found.execution_status,
                     failure_class=found.failure_class,
                 )
+            case StartVerdict.NOT_MARKED:
+                return RunResult(step=Step.WAIT, verdict=found.verdict)
             case StartVerdict.NOT_DUE:
                 return RunResult(step=Step.WAIT, verdict=found.verdict, until=found.until)
             case StartVerdict.IN_FLIGHT:
@@ -189,10 +196,10 @@ class AttemptActivity:
                 patience_seconds=_KEEP_ANSWER_SECONDS,
             )
             if recorded.wake is not None:
-                await self._wake_lookup(fence.org, recorded.wake, time.now())
+                await self._context.wake_all([recorded.wake])
             return RunResult(step=Step.FINISHED, verdict=recorded.consequence, outcome=end.outcome)
-        if settled.lookup_work is not None and settled.next_due is not None:
-            await self._wake_lookup(fence.org, settled.lookup_work, settled.next_due)
+        if settled.lookup is not None:
+            await self._context.wake_all([settled.lookup])
         is_again = settled.item_state == "retry"
         if not is_again:
             await self._wake_successors(fence.org, fence.work)
@@ -213,11 +220,6 @@ class AttemptActivity:
             log.warning("successors not read", extra={"work_id": str(work)})
             return
         await self._context.wake_all(successors)
-
-    async def _wake_lookup(self, org: OrgId, work: WorkId, due: datetime) -> None:
-        await self._context.wake_all(
-            [WorkRef(org=org, work=work, family="effect.lookup", deadline_ms=8_000, run_after=due)]
-        )
 
 
 async def until_answered(ask: Callable[[], Awaitable[T]], *, patience_seconds: float) -> T:

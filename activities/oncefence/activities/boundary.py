@@ -26,8 +26,13 @@ async def at_boundary(run: Awaitable[T]) -> T:
     """
     try:
         return await run
-    except Exception as error:  # mapped as a whole, so that nothing slips by
-        family = next((name for kind, name in _FAMILIES if isinstance(error, kind)), "unforeseen")
-        if family == "unforeseen":
-            log.exception("an activity ended by an error that nobody foresaw")
-        raise ApplicationError(family, type=type(error).__name__, non_retryable=True) from None
+    except Exception as error:  # noqa: BLE001  # mapped as a whole, so that nothing slips by
+        raise safe_to_show(error) from None
+
+
+def safe_to_show(error: Exception, *words: str) -> ApplicationError:
+    """What Temporal is given in place of `error`; `words` are classifications that go with it."""
+    family = next((name for kind, name in _FAMILIES if isinstance(error, kind)), "unforeseen")
+    if family == "unforeseen":
+        log.error("an activity ended by an error that nobody foresaw", exc_info=error)
+    return ApplicationError(family, *words, type=type(error).__name__, non_retryable=True)

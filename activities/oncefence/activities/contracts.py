@@ -83,3 +83,54 @@ class SweepReport:
     """How many items one sweep nudged."""
 
     nudged: int
+
+
+ACCEPT_HANDED_OVER: Final = "accept_handed_over"
+REJECT_HANDED_OVER: Final = "reject_handed_over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedHandover:
+    """A Runtime's handoff: identifiers, a digest, and its signature over them in hex (C137)."""
+
+    handoff_key: str
+    payload_digest: str
+    outbox_id: str
+    operation: str
+    subject: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedRejection:
+    """A Runtime's request that a handoff never become a command, signed likewise."""
+
+    handoff_key: str
+    payload_digest: str
+    outbox_id: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffReceipt:
+    """
+    The admission of a handoff key.
+
+    The reason of a rejection is text that somebody wrote, so it is not told here.
+    """
+
+    admission: str
+    handoff_key: str
+    admitted_at: datetime
+    is_new: bool
+    command_id: str | None = None
+    execution_id: str | None = None
+    receipt_version: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffReport:
+    """What a handoff workflow gave before it ended. The facts themselves are in SQL."""
+
+    receipts: int
+    refusals: int

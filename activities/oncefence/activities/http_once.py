@@ -128,11 +128,11 @@ async def http_once(
     leaves; what it raises is raised here, and nothing was sent. A caller that must know the
     phase even when it is cancelled passes its own journal.
     """
-    context = _verifying(tls)
     journal = PhaseJournal() if journal is None else journal
     exchange = _Exchange()
     fault: SendFault | None
     try:
+        context = _verifying(tls)
         outgoing, target = _prepare(request, policy, journal)
         if deadline.has_passed():
             raise DeadlinePassed  # noqa: TRY301  # the same way out as from the last check

@@ -1,5 +1,6 @@
 """The lookup: one read of the provider's record, to learn what became of a send."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -14,14 +15,19 @@ from oncefence.activities.send_deadline import SendDeadline
 from oncefence.activities.target import TargetPolicy
 from oncefence.activities.wire_message import WireAnswer
 from oncefence.catalog.lookup import LookupContract, LookupReading
-from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
+from oncefence.domain.evidence import EvidenceKind, says
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.lookup import Grade, Verdict
 from oncefence.storage.phases.find_work import find_successors
 from oncefence.storage.phases.settle_lookup import LookupEnd, settle_lookup
 from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict
-from oncefence.storage.phases.start_lookup import LateWord, LookupStarted, start_lookup
+from oncefence.storage.phases.start_lookup import (
+    LateWord,
+    LookupStarted,
+    start_lookup,
+    unseal_lookup,
+)
 
 _PATIENCE_SECONDS = 60.0
 
@@ -47,7 +53,6 @@ class LookupActivity:
         started = await until_answered(
             lambda: start_lookup(
                 context.engine,
-                context.ring,
                 org,
                 work,
                 as_of=time.now(),
@@ -92,27 +97,22 @@ class LookupActivity:
         )
 
     async def _look(self, started: LookupStarted, as_of: datetime) -> LookupEnd:
-        word = strongest(started.late_words)
+        word = strongest(started.late_words, has_other_doubts=started.has_other_doubts)
         if word is not None:
             return word
         view = await self._context.views.view(started.fence.org, started.view)
         contract = view.operation(started.operation).lookup
-        if contract is None or started.token is None:
-            reading = "no_lookup_declared" if contract is None else "generation_gone"
-            return LookupEnd(
-                verdict=Verdict.UNUSABLE,
-                reading=reading,
-                grade=Grade.NONE,
-                response_status=None,
-                receipt={},
-                phases={},
-            )
+        if contract is None:
+            return _unusable("no_lookup_declared")
+        unsealed = unseal_lookup(self._context.ring, started)
+        if unsealed is None:
+            return _unusable("generation_gone_or_content_erased")
         answer = await http_once(
             wire_request(
                 view,
-                contract.request(started.remote_id, started.request.written),
+                contract.request(started.remote_id, unsealed.request.written),
                 started.base_url,
-                started.token,
+                unsealed.token,
                 {},
             ),
             deadline=SendDeadline.anchor(started.deadline_ms),
@@ -120,8 +120,23 @@ class LookupActivity:
         )
         horizon = timedelta(seconds=contract.horizon_s * self._context.limits.time_scale)
         return judge(
-            contract, started, answer, is_past_horizon=as_of - started.started_as_of >= horizon
+            contract,
+            started,
+            unsealed.request.written,
+            answer,
+            is_past_horizon=as_of - started.started_as_of >= horizon,
         )
+
+
+def _unusable(reading: str) -> LookupEnd:
+    return LookupEnd(
+        verdict=Verdict.UNUSABLE,
+        reading=reading,
+        grade=Grade.NONE,
+        response_status=None,
+        receipt={},
+        phases={},
+    )
 
 
 def _not_started(found: NotStarted) -> RunResult:
@@ -139,17 +154,20 @@ def _not_started(found: NotStarted) -> RunResult:
             )
 
 
-def strongest(words: tuple[LateWord, ...]) -> LookupEnd | None:
+def strongest(words: tuple[LateWord, ...], *, has_other_doubts: bool = False) -> LookupEnd | None:
     """
     The settlement that the starter's own late word gives, where there is one.
 
     It stands above anything that the record shows: it is about this very request. Words that
-    disagree with each other settle nothing.
+    disagree with each other settle nothing, and neither does a word that this attempt did
+    nothing where another attempt of the command is in doubt.
     """
     verdicts = {verdict: word for word in words if (verdict := _verdict_of(word)) is not None}
     if len(verdicts) != 1:
         return None
     verdict, word = next(iter(verdicts.items()))
+    if has_other_doubts and verdict is not Verdict.APPLIED:
+        return None
     return LookupEnd(
         verdict=verdict,
         reading=f"late_{word.kind}",
@@ -161,17 +179,20 @@ def strongest(words: tuple[LateWord, ...]) -> LookupEnd | None:
 
 
 def _verdict_of(word: LateWord) -> Verdict | None:
-    if word.kind == "unsent":
-        return Verdict.UNSENT
-    if word.outcome == Outcome.ACCEPTED:
-        return Verdict.APPLIED
-    # A refusal, or an answer whose contract proves that nothing was applied.
-    return None if word.outcome == Outcome.OUTCOME_UNKNOWN else Verdict.REFUSED
+    match says(word.kind, word.outcome, may_have_applied=word.may_have_applied):
+        case "applied":
+            return Verdict.APPLIED
+        case "no_effect":
+            # Only the word that nothing left is a proof; an answer is the provider's refusal.
+            return Verdict.UNSENT if word.kind is EvidenceKind.UNSENT else Verdict.REFUSED
+        case _:
+            return None
 
 
 def judge(
     contract: LookupContract,
     started: LookupStarted,
+    written: Mapping[str, str | None],
     answer: WireAnswer,
     *,
     is_past_horizon: bool,
@@ -185,7 +206,7 @@ def judge(
         found = contract.judge(
             status,
             answer.body or b"",
-            written=started.request.written,
+            written=written,
             mark_time=started.marked_at,
             remote_id=started.remote_id,
         )

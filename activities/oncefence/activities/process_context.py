@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
@@ -99,12 +99,15 @@ class ProcessContext:
     views: ViewShelf
     runs: SendRegistry = field(default_factory=SendRegistry)
 
-    async def wake_all(self, refs: list[WorkRef]) -> None:
-        """Nudge these items' workflows; a lost nudge is the sweep's to repair."""
+    async def wake_all(self, refs: Iterable[WorkRef]) -> set[WorkRef]:
+        """Nudge these items' workflows, and say which were; a lost nudge is the sweep's."""
+        woken = set()
         for ref in refs:
             try:
                 await self.wake(ref)
+                woken.add(ref)
             except Exception as error:  # noqa: BLE001  # a hint, never a fact
                 log.warning(
                     "wake failed by %s", type(error).__name__, extra={"work_id": str(ref.work)}
                 )
+        return woken

@@ -7,6 +7,7 @@ from oncefence.activities.contracts import RUN_SWEEP, SweepReport
 from oncefence.activities.process_context import ProcessContext
 from oncefence.storage.phases.erase_staged import erase_staged
 from oncefence.storage.phases.find_work import find_due_work
+from oncefence.storage.phases.note_nudges import note_nudges
 
 PAGE = 200
 
@@ -28,7 +29,11 @@ class SweepActivity:
         return await at_boundary(self._sweep())
 
     async def _sweep(self) -> SweepReport:
-        refs = await find_due_work(self._context.engine, page=PAGE, limits=self._context.limits)
-        await self._context.wake_all(refs)
-        await erase_staged(self._context.engine)
-        return SweepReport(nudged=len(refs))
+        context = self._context
+        due = await find_due_work(context.engine, page=PAGE, limits=context.limits)
+        woken = await context.wake_all(item.ref for item in due)
+        # Only a nudge that was given puts off the next one.
+        given = [item for item in due if item.ref in woken]
+        await note_nudges(context.engine, given, limits=context.limits)
+        await erase_staged(context.engine)
+        return SweepReport(nudged=len(given))

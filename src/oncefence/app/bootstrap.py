@@ -19,6 +19,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from oncefence.activities.attempt import AttemptActivity
 from oncefence.activities.contracts import WorkInput
+from oncefence.activities.handoff import HandoffActivity
 from oncefence.activities.lookup import LookupActivity
 from oncefence.activities.process_context import ProcessContext
 from oncefence.activities.sweep import SweepActivity
@@ -31,6 +32,7 @@ from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_view import ViewShelf
 from oncefence.storage.sealing import KeyRing
 from oncefence.workflows import policies
+from oncefence.workflows.handoff import HandoffWorkflow
 from oncefence.workflows.schedules import ensure_search_attributes, ensure_sweep_schedule
 from oncefence.workflows.starting import WorkStarter
 from oncefence.workflows.sweep import SweepWorkflow
@@ -127,15 +129,18 @@ def make_context(
 
 
 def make_worker(client: Client, task_queue: str, context: ProcessContext) -> Worker:
-    """The Worker that runs every family's handler and the workflows around them."""
+    """The Worker that runs every family's handler, the workflows around them, and a door."""
+    handoff = HandoffActivity(context)
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[WorkItemWorkflow, SweepWorkflow],
+        workflows=[WorkItemWorkflow, SweepWorkflow, HandoffWorkflow],
         activities=[
             AttemptActivity(context).run_attempt,
             LookupActivity(context).run_lookup,
             SweepActivity(context).run_sweep,
+            handoff.accept,
+            handoff.reject,
         ],
         workflow_runner=SandboxedWorkflowRunner(
             restrictions=SandboxRestrictions.default.with_passthrough_modules(*_PASSED_THROUGH)

@@ -4,6 +4,7 @@ A small world on a stack: a Runtime, an account at the simulated provider, a bin
 Made through the verbs of the program, as anybody would make it, and found again by a later start.
 """
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,6 @@ from oncefence.catalog.view import BoundOperation, IntegrationBindingView, compi
 
 INSTALLATION: Final = "crm"
 CAPABILITY: Final = "outbox"
-_FIRST_CONTACT: Final = 1001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +72,14 @@ def _publish(stack: Stack, binding_file: Path, org: str) -> None:
 
 
 def contacts_of(subjects: Sequence[str]) -> dict[str, str]:
-    """The remote id of each distinct subject, by the order in which they first appear."""
-    distinct = dict.fromkeys(subjects)
-    return {subject: str(_FIRST_CONTACT + place) for place, subject in enumerate(distinct)}
+    """The remote id of each distinct subject: always the same, whatever else is in a file."""
+    return {subject: _contact_of(subject) for subject in subjects}
+
+
+def _contact_of(subject: str) -> str:
+    # Twelve digits: long enough that no two subjects of any file meet, short enough to read.
+    digest = hashlib.sha256(subject.encode()).digest()
+    return str(10**11 + int.from_bytes(digest[:8]) % (9 * 10**11))
 
 
 async def make_contacts(stack: Stack, contacts: Mapping[str, str]) -> None:

@@ -113,7 +113,10 @@ class Stack:
 
     @property
     def key_file(self) -> Path:
-        return self._given.set_key_file or self.folder / "keys.json"
+        # A key file belongs to its database: one that is set is another database's, unless that
+        # is used as well.
+        given = None if self._given.set_database_url is None else self._given.set_key_file
+        return given or self.folder / "keys.json"
 
     @property
     def environment_file(self) -> Path:
@@ -179,7 +182,7 @@ class Stack:
                 remedy="Set both for a server of your own, or none for one that is started here",
             )
         self._say("migrating the database")
-        if self._given.set_key_file is None and not self.key_file.exists():
+        if self.key_file.parent == self.folder and not self.key_file.exists():
             KeyRing.make_file(self.key_file)
         migrator = self._given if self._postgres is None else self._postgres
         words = ["migrate"]
@@ -303,11 +306,16 @@ def stopping_in_good_order() -> Iterator[None]:
     def interrupt(_: int, __: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    before = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    # A shell starts what it runs in the background with Ctrl-C ignored, and `kill -INT` is how
+    # a script stops that.
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: interrupt,
+        signal.SIGHUP: interrupt,
     }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -30,20 +30,24 @@ class Consequence(StrEnum):
     """It says otherwise than what stands, or a person decides by now: a person looks."""
 
 
-def _says(kind: EvidenceKind, outcome: Outcome | None) -> str:
+def says(kind: EvidenceKind, outcome: Outcome, *, may_have_applied: bool) -> str:
+    """
+    What late evidence says of the effect: "applied", "no_effect" or "nothing".
+
+    A 5xx under a provider's key is an answer and says nothing: the effect may be there.
+    """
     if kind is EvidenceKind.UNSENT:
         return "no_effect"
     if outcome is Outcome.ACCEPTED:
         return "applied"
-    if outcome is Outcome.OUTCOME_UNKNOWN or outcome is None:
-        return "nothing"
-    return "no_effect"
+    return "nothing" if may_have_applied else "no_effect"
 
 
 def consequence(
     kind: EvidenceKind,
-    outcome: Outcome | None,
+    outcome: Outcome,
     *,
+    may_have_applied: bool,
     execution_status: str,
     disposition: str | None,
 ) -> Consequence:
@@ -52,8 +56,8 @@ def consequence(
 
     `outcome` is the class of a late answer; `disposition` is the attempt's own, if it has one.
     """
-    says = _says(kind, outcome)
-    if says == "nothing":
+    said = says(kind, outcome, may_have_applied=may_have_applied)
+    if said == "nothing":
         return Consequence.KEPT
     if execution_status == "unknown":
         return Consequence.LOOKUP_NOW
@@ -61,9 +65,9 @@ def consequence(
         return Consequence.CONTRADICTION
     if execution_status == "succeeded":
         # A later attempt may have been the one that succeeded; then `unsent` fits.
-        fits = says == "applied" or disposition == "no_effect_proof"
+        fits = said == "applied" or disposition == "no_effect_proof"
         return Consequence.KEPT if fits else Consequence.CONTRADICTION
-    if says == "applied":
+    if said == "applied":
         return Consequence.CONTRADICTION
     if kind is EvidenceKind.UNSENT and execution_status == "failed":
         if disposition == "not_found":

@@ -63,9 +63,9 @@ def attempt_id(work: WorkId, ordinal: int) -> AttemptId:
     return AttemptId(derived_id(work, "attempt", ordinal))
 
 
-def lookup_work_id(attempt: AttemptId) -> WorkId:
-    """The one lookup item that an attempt of unknown outcome gives rise to."""
-    return WorkId(derived_id(attempt, "effect.lookup"))
+def lookup_work_id(attempt: AttemptId, ordinal: int = 1) -> WorkId:
+    """The lookup item of an attempt; a second one only where it became unknown again."""
+    return WorkId(derived_id(attempt, "effect.lookup", ordinal))
 
 
 def lookup_id(work: WorkId, epoch: int) -> LookupId:

@@ -13,6 +13,7 @@ import asyncpg
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from oncefence.domain.errors import ConfigurationRefused, StoreUnavailable
@@ -45,7 +46,7 @@ def make_engine(
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         parsed = None
     if parsed is None or not parsed.drivername.startswith(("postgresql", "postgres")):
         raise ConfigurationRefused(
@@ -101,6 +102,9 @@ def is_store_away(error: BaseException) -> bool:
     By class: our own codes and 22, 23, 42 are answers, and so are 40001 and 40P01; everything
     else (08, 53, 57P0x, broken sockets, timeouts) is silence.
     """
+    if isinstance(error, PoolTimeout):
+        # No connection became free: the store stalls, and nothing was asked of it.
+        return True
     if isinstance(error, DBAPIError):
         state = sqlstate(error)
         if state is None:

@@ -71,6 +71,7 @@ runtime_work_bindings = Table(
     Column("capability", Text),
     Column("work_binding_digest", Text),
     Column("credential_hash", LargeBinary),
+    Column("public_key", LargeBinary),
     Column("made_at", DateTime(timezone=True)),
 )
 binding_views = Table(
@@ -324,6 +325,7 @@ attempt_evidence = Table(
     Column("kind", Text),
     Column("start_token", Uuid),
     Column("outcome", Text),
+    Column("may_have_applied", Boolean),
     Column("response_status", Integer),
     Column("provider_receipt", JSONB),
     Column("phases", JSONB),

@@ -1,15 +1,17 @@
 """Sole writer of `work_nudges`: when the sweep may nudge an item again."""
 
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
 
-from sqlalchemy import Row
+from sqlalchemy import Interval, bindparam, func
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from oncefence.domain.ids import OrgId, WorkId
 from oncefence.storage.tables import work_nudges
 
-_NEW = insert(work_nudges)
+_NEW = insert(work_nudges).values(
+    next_nudge_at=func.clock_timestamp() + bindparam("wait", type_=Interval)
+)
 NOTE = _NEW.on_conflict_do_update(
     index_elements=["org_id", "work_id"],
     set_={
@@ -21,16 +23,25 @@ NOTE = _NEW.on_conflict_do_update(
 )
 
 
-async def note(connection: AsyncConnection, row: Row[Any], *, next_nudge_at: datetime) -> None:
-    """Note one more nudge of the item at its present due time and epoch."""
+async def note(
+    connection: AsyncConnection,
+    *,
+    org: OrgId,
+    work: WorkId,
+    run_after: datetime,
+    ownership_epoch: int,
+    nudges: int,
+    wait: timedelta,
+) -> None:
+    """Note the `nudges`-th nudge of the item at this due time and epoch."""
     await connection.execute(
         NOTE,
         {
-            "org_id": row.org_id,
-            "work_id": row.work_id,
-            "run_after": row.run_after,
-            "ownership_epoch": row.ownership_epoch,
-            "nudges": row.nudges + 1,
-            "next_nudge_at": next_nudge_at,
+            "org_id": org,
+            "work_id": work,
+            "run_after": run_after,
+            "ownership_epoch": ownership_epoch,
+            "nudges": nudges,
+            "wait": wait,
         },
     )

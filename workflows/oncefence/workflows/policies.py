@@ -28,3 +28,16 @@ EVENTS_MAX: Final = 2_000
 
 WORKFLOW_TASK_TIMEOUT: Final = timedelta(seconds=3)
 STICKY_TIMEOUT: Final = timedelta(seconds=1)
+
+# Accepting and rejecting are safe to repeat. A silent store is asked again inside the activity,
+# so these are for the activity that came to no end.
+HANDOFF: Final = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    maximum_interval=timedelta(seconds=5),
+    maximum_attempts=3,
+)
+# The patience of the activity, and a connection that takes its time at the end of it.
+HANDOFF_TIMEOUT: Final = timedelta(seconds=40)
+
+# A handoff workflow that nobody asked anything readable ends after this.
+HANDOFF_IDLE: Final = timedelta(seconds=10)

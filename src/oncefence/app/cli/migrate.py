@@ -9,7 +9,6 @@ import typer
 from oncefence.app.cli.screen import note, say
 from oncefence.app.cli.store import opened_as_migrator, read_settings
 from oncefence.domain.errors import ConfigurationRefused
-from oncefence.storage.phases import migrate_schema
 from oncefence.storage.sealing import KeyRing
 from oncefence.storage.sql_files import sql_file
 
@@ -43,6 +42,9 @@ def migrate(
 
 
 async def _migrate(is_development: bool) -> str:
+    # Imported here: only this verb needs Alembic, which takes as long to load as all the rest.
+    from oncefence.storage.phases import migrate_schema  # noqa: PLC0415
+
     async with opened_as_migrator(read_settings()) as engine:
         return await migrate_schema.migrate(engine, is_development=is_development)
 

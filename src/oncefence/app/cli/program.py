@@ -12,6 +12,7 @@ from oncefence.app.cli import (
     audit,
     binding,
     catalog,
+    demo,
     doctor,
     link,
     migrate,
@@ -19,6 +20,7 @@ from oncefence.app.cli import (
     runtime,
     show,
     submit,
+    up,
 )
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import note
@@ -37,6 +39,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("demo")(demo.demo)
+app.command("up")(up.up)
 app.command("migrate")(migrate.migrate)
 app.command("worker")(process.worker)
 app.command("serve")(process.serve)

@@ -1,6 +1,7 @@
 """`oncefence runtime`: the Runtimes that may hand work over."""
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ from oncefence.app.cli import arguments
 from oncefence.app.cli.screen import note, say, show_json
 from oncefence.app.cli.store import ACTOR, opened_store, read_settings
 from oncefence.app.config import Settings
+from oncefence.app.signing_keys import read_public_key
 from oncefence.catalog.canonical import canonical_json, text_digest
 from oncefence.domain.handoff import TrustedRuntimeWorkScope
 from oncefence.domain.ids import CapabilityId, InstallationId, OrgId, WorkBindingDigest
@@ -40,6 +42,13 @@ def register(
             help="Digest of the work binding; by default one of the other three names.",
         ),
     ] = None,
+    public_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="F",
+            help="PEM file of the Ed25519 public key under which it hands over through Temporal.",
+        ),
+    ] = None,
     json: arguments.Json = False,
 ) -> None:
     """Register a work binding and print its credential, this once."""
@@ -51,7 +60,8 @@ def register(
             work_binding_digest or default_digest(org, installation, capability)
         ),
     )
-    credential = asyncio.run(_register(read_settings(), scope))
+    public_key = None if public_key_file is None else read_public_key(public_key_file)
+    credential = asyncio.run(_register(read_settings(), scope, public_key))
     if json:
         show_json(
             {
@@ -73,7 +83,9 @@ def default_digest(org: str, installation: str, capability: str) -> str:
     return text_digest(canonical_json(names))
 
 
-async def _register(settings: Settings, scope: TrustedRuntimeWorkScope) -> str:
+async def _register(
+    settings: Settings, scope: TrustedRuntimeWorkScope, public_key: bytes | None
+) -> str:
     ring = KeyRing.load(settings.key_file)
     async with opened_store(settings) as engine:
-        return await register_runtime(engine, ring, scope, actor=ACTOR)
+        return await register_runtime(engine, ring, scope, actor=ACTOR, public_key=public_key)

@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from oncefence.app.demo.kill import Kill
-from oncefence.domain.execution import EXECUTION
+from oncefence.domain.errors import StoreUnavailable
+from oncefence.domain.execution import EXECUTION, ExecutionStatus
 from oncefence.domain.ids import OrgId
 from oncefence.simulator.ledger import read_ledger
 from oncefence.storage.engine import Store
@@ -22,7 +24,7 @@ def is_at_rest(command: CommandProgress) -> bool:
     """Whether nothing moves this command any more but a person."""
     return (
         command.status in EXECUTION.final
-        or command.status == "needs_attention"
+        or command.status == ExecutionStatus.NEEDS_ATTENTION
         or command.waits_for_a_person
     )
 
@@ -62,9 +64,9 @@ class Board:
     async def watch(self, store: Store, org: OrgId, ledger_file: Path) -> None:
         """Keep the board up to date until cancelled."""
         while True:
-            progress = await read_progress(store, org)
+            with suppress(StoreUnavailable):  # the run asks the same store, and says so itself
+                self.progress = await read_progress(store, org)
             changes = read_ledger(ledger_file).changes_by_command()
             self.changes = {command: len(found) for command, found in changes.items()}
-            self.progress = progress
             # A long ledger takes long to read; reading must not be all that is done.
-            await asyncio.sleep(max(_POLL_SECONDS, len(progress.commands) / 500))
+            await asyncio.sleep(max(_POLL_SECONDS, len(self.progress.commands) / 500))

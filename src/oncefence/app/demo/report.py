@@ -1,19 +1,25 @@
-"""What the run came to: from SQL and from the ledger's file, after everything has stopped."""
+"""What the run came to: from SQL and the ledger's file, once the worker has stopped (C585)."""
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from oncefence.app.cli.screen import json_text, note, say, show_table
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oncefence.app.cli.screen import json_text, note, printable, say, show_table
 from oncefence.app.demo.kill import Kill
 from oncefence.app.handoff_file import RefusedLine
 from oncefence.app.ledger_check import Verdict, compare
 from oncefence.app.stack import Stack
 from oncefence.app.stack_state import write_whole
 from oncefence.domain.errors import ConfigurationRefused
+from oncefence.domain.execution import ExecutionStatus
 from oncefence.domain.ids import OrgId
 from oncefence.simulator.ledger import Ledger, read_ledger
 from oncefence.storage.engine import Store
@@ -21,6 +27,8 @@ from oncefence.storage.phases.audit_invariants import Standing, audit_invariants
 from oncefence.storage.phases.read_progress import read_progress
 
 _ROWS_SHOWN: Final = 60
+_WIDTH_WITHOUT_TERMINAL: Final = 120
+_AUDIT: Final = "oncefence audit --ledger ..."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +133,20 @@ def print_report(report: Report, stack: Stack) -> None:
     for line in report.refused:
         note(f"line {line.number} was refused: {line.reason}")
     _print_commands(report)
-    _print_figures(report, stack)
+    show_table("What it came to", ("figure", "count", "shown by"), _figures(report))
+    for standing in report.standings:
+        if standing.status == ExecutionStatus.NEEDS_ATTENTION:
+            say(f"left for a person: oncefence show {standing.command}")
     for row in report.verdict.violation_rows[:_ROWS_SHOWN]:
         named = ", ".join(f"{name} {value}" for name, value in row.items() if name != "invariant")
         say(f"violation of {row['invariant']}: {named}")
-    folder = shlex.quote(str(stack.folder))
-    say(f"everything is stopped and kept in {stack.folder}. To look closer, start it again with")
-    say(f"    oncefence up --data {folder}")
-    say("and in another terminal, before the commands above:")
-    say(f"    . {shlex.quote(str(stack.environment_file))}")
     if report.verdict.commands == 0:
         say("no line was accepted, so there was nothing to send and nothing to lose")
+    say(f"everything is stopped and kept in {stack.folder}; look closer with")
+    say(f"    oncefence up --data {shlex.quote(str(stack.folder))}")
+    say("and, in another terminal:")
+    say(f"    . {shlex.quote(str(stack.environment_file))}")
+    say(f"    oncefence audit --ledger {shlex.quote(str(stack.simulator.ledger_file))}")
     say(
         "the invariants hold: no command was sent twice, and none is lost"
         if report.holds
@@ -149,52 +160,40 @@ def _print_commands(report: Report) -> None:
     changes = report.ledger.changes_by_command()
     named = report.outbox_ids
     shown = sorted(report.standings, key=lambda standing: named[standing.command])
-    show_table(
-        "Commands",
-        ("outbox entry", "execution", "settled by", "changes", "shown by"),
-        [
-            (
-                named[standing.command],
-                standing.status,
-                standing.settled_by,
-                len(changes.get(str(standing.command), ())),
-                f"oncefence show {standing.command}",
-            )
-            for standing in shown[:_ROWS_SHOWN]
-        ],
-    )
+    table = Table(title="Commands", title_justify="left", show_edge=False, pad_edge=False)
+    table.add_column("outbox entry", overflow="ellipsis", no_wrap=True)
+    table.add_column("execution", no_wrap=True)
+    table.add_column("changes", justify="right", overflow="ellipsis", no_wrap=True)
+    table.add_column("oncefence show ...", no_wrap=True, min_width=36)
+    for standing in shown[:_ROWS_SHOWN]:
+        table.add_row(
+            Text(printable(named[standing.command])),
+            str(standing.status),
+            str(len(changes.get(str(standing.command), ()))),
+            str(standing.command),
+        )
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    Console(width=width, highlight=False).print(table)
     if len(shown) > _ROWS_SHOWN:
         say(f"and {len(shown) - _ROWS_SHOWN} more")
 
 
-def _print_figures(report: Report, stack: Stack) -> None:
+def _figures(report: Report) -> list[tuple[object, ...]]:
     verdict = report.verdict
-    audit = f"oncefence audit --ledger {shlex.quote(str(stack.simulator.ledger_file))}"
-    people = [
-        standing.command for standing in report.standings if standing.status == "needs_attention"
+    in_flight = sum(len(kill.flights) for kill in report.kills)
+    faults = sorted(report.ledger.faults_fired().items())
+    return [
+        ("commands", verdict.commands, _AUDIT),
+        ("lines refused", len(report.refused), "the lines above"),
+        ("changes at the provider", verdict.provider_changes, _AUDIT),
+        ("duplicates", verdict.duplicates, _AUDIT),
+        ("lost", verdict.lost, _AUDIT),
+        *((f"finally {name}", count, _AUDIT) for name, count in verdict.by_status.items() if count),
+        ("unknown for a while", verdict.unknowns, _AUDIT),
+        ("unknowns settled by lookup", verdict.unknowns_settled_by_lookup, _AUDIT),
+        ("left for a person", verdict.needs_attention, _AUDIT),
+        ("worker kills", len(report.kills), "the steps of this run"),
+        ("sends in flight at the kills", in_flight, "the steps of this run"),
+        *((f"fault {name}", count, "the ledger") for name, count in faults),
+        ("violations", verdict.violations, _AUDIT),
     ]
-    figures: list[tuple[object, ...]] = [
-        ("commands", verdict.commands, audit),
-        ("lines refused", len(report.refused), None),
-        ("changes at the provider", verdict.provider_changes, audit),
-        ("duplicates", verdict.duplicates, audit),
-        ("lost", verdict.lost, audit),
-        *((f"finally {name}", count, None) for name, count in verdict.by_status.items() if count),
-        ("unknown for a while", verdict.unknowns, None),
-        ("unknowns settled by lookup", verdict.unknowns_settled_by_lookup, None),
-        ("left for a person", verdict.needs_attention, None),
-        *(("", "", f"oncefence show {command}") for command in people[:_ROWS_SHOWN]),
-        ("worker kills", len(report.kills), None),
-        (
-            "sends in flight at the kills",
-            sum(len(kill.flights) for kill in report.kills),
-            None,
-        ),
-        *((f"fault {name}", count, None) for name, count in _faults(report)),
-        ("violations", verdict.violations, audit),
-    ]
-    show_table("What it came to", ("figure", "count", "shown by"), figures)
-
-
-def _faults(report: Report) -> list[tuple[str, int]]:
-    return sorted(report.ledger.faults_fired().items())

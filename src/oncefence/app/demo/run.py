@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -199,7 +200,8 @@ class _Run:
             await self._rest(store)
         finally:
             watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await watching
             await store.dispose()
         return self._board.kills, self._refused
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.ids import OrgId, WorkId
 from oncefence.domain.limits import Limits
-from oncefence.storage import work_nudges
 from oncefence.storage.engine import one_statement, run_phase
 
 # Heads of both lanes only, and nothing behind an attempt in doubt: the sweep nudges nothing
@@ -79,7 +79,31 @@ class WorkRef:
     run_after: datetime
 
 
-async def find_due_work(engine: AsyncEngine, *, page: int, limits: Limits) -> list[WorkRef]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueWork:
+    """An overdue item, and how often it was nudged at its present due time and epoch."""
+
+    ref: WorkRef
+    ownership_epoch: int
+    nudges: int
+
+
+def lookup_ref(
+    org: OrgId, work: UUID | None, deadline_ms: int, due: datetime | None
+) -> WorkRef | None:
+    """The lookup item that a phase made, or None where it made none."""
+    if work is None or due is None:
+        return None
+    return WorkRef(
+        org=org,
+        work=WorkId(work),
+        family="effect.lookup",
+        deadline_ms=deadline_ms,
+        run_after=due,
+    )
+
+
+async def find_due_work(engine: AsyncEngine, *, page: int, limits: Limits) -> list[DueWork]:
     """
     Items that are due and one grace past it, by the database's clock; a page of them.
 
@@ -87,16 +111,15 @@ async def find_due_work(engine: AsyncEngine, *, page: int, limits: Limits) -> li
     (C390): what a nudge did not move, a second one at once would not move either.
     """
 
-    async def transaction() -> list[WorkRef]:
+    async def transaction() -> list[DueWork]:
         async with engine.begin() as connection:
             now = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
             grace = timedelta(seconds=limits.sweep_grace_scaled_seconds)
-            found = await connection.execute(DUE, {"due": now - grace, "now": now, "page": page})
-            rows = found.all()
-            for row in rows:
-                wait = timedelta(seconds=limits.nudge_wait_seconds(row.nudges))
-                await work_nudges.note(connection, row, next_nudge_at=now + wait)
-            return [_ref(row) for row in rows]
+            rows = await connection.execute(DUE, {"due": now - grace, "now": now, "page": page})
+            return [
+                DueWork(ref=_ref(row), ownership_epoch=row.ownership_epoch, nudges=row.nudges)
+                for row in rows.all()
+            ]
 
     return await run_phase("find_due_work", transaction)
 

@@ -21,6 +21,7 @@ from oncefence.storage import (
     work_items,
 )
 from oncefence.storage.engine import run_phase
+from oncefence.storage.phases.find_work import WorkRef, lookup_ref
 from oncefence.storage.phases.settle_attempt import AttemptEnd
 
 LOOKUP_ITEM = text(
@@ -34,7 +35,7 @@ class Recorded:
     """What the evidence did; `wake` is a lookup item that is due now because of it."""
 
     consequence: Consequence
-    wake: WorkId | None
+    wake: WorkRef | None
 
 
 async def record_evidence(
@@ -56,7 +57,7 @@ async def record_evidence(
 
     async def transaction() -> Recorded:
         async with engine.begin() as connection:
-            lookup_item = None
+            lookup = None
             # Items before attempts before executions: the one lock order of all phases.
             await work_items.lock(connection, fence.org, fence.work)
             unlocked = (
@@ -76,8 +77,7 @@ async def record_evidence(
                 )
             ).scalar_one_or_none()
             if found is not None:
-                lookup_item = WorkId(found)
-                await work_items.lock(connection, fence.org, lookup_item)
+                lookup = await work_items.lock(connection, fence.org, WorkId(found))
             row = await effect_attempts.lock(connection, fence.org, attempt)
             if row is None or row.lease_token != fence.token:
                 raise FenceLost(verb="record evidence")
@@ -85,6 +85,7 @@ async def record_evidence(
             follows = consequence(
                 kind,
                 end.outcome,
+                may_have_applied=end.may_have_applied,
                 execution_status=execution.status,
                 disposition=row.disposition,
             )
@@ -97,6 +98,7 @@ async def record_evidence(
                     "kind": kind.value,
                     "start_token": fence.token,
                     "outcome": end.outcome.value,
+                    "may_have_applied": end.may_have_applied,
                     "response_status": end.response_status,
                     "provider_receipt": dict(end.receipt),
                     "phases": dict(end.phases),
@@ -106,9 +108,12 @@ async def record_evidence(
             )
             if not is_new:
                 return Recorded(consequence=Consequence.KEPT, wake=None)
-            if follows is Consequence.LOOKUP_NOW and lookup_item is not None:
-                await work_items.bring_forward(connection, fence.org, lookup_item, as_of)
-                return Recorded(consequence=follows, wake=lookup_item)
+            if follows is Consequence.LOOKUP_NOW and lookup is not None:
+                await work_items.bring_forward(connection, fence.org, WorkId(lookup.work_id), as_of)
+                return Recorded(
+                    consequence=follows,
+                    wake=lookup_ref(fence.org, lookup.work_id, lookup.deadline_ms, as_of),
+                )
             if follows is Consequence.CONTRADICTION:
                 await contradictions.add(
                     connection,

@@ -31,10 +31,17 @@ class ScopeTaken(Refused):
 
 
 async def register_runtime(
-    engine: AsyncEngine, ring: KeyRing, scope: TrustedRuntimeWorkScope, *, actor: str
+    engine: AsyncEngine,
+    ring: KeyRing,
+    scope: TrustedRuntimeWorkScope,
+    *,
+    actor: str,
+    public_key: bytes | None = None,
 ) -> str:
     """
     Register the scope and give back its bearer credential, which is nowhere stored.
+
+    With `public_key` (Ed25519, 32 raw bytes) it may also hand over through Temporal (C137).
 
     Raises:
         ScopeTaken: The scope is registered already.
@@ -65,6 +72,7 @@ async def register_runtime(
                     "capability": scope.capability,
                     "work_binding_digest": scope.work_binding_digest,
                     "credential_hash": credential_hash(credential),
+                    "public_key": public_key,
                 },
             )
             await audit.add(

@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
-from oncefence.domain.ids import AttemptId, WorkId
+from oncefence.domain.ids import AttemptId
 from oncefence.domain.limits import Limits
 from oncefence.storage.engine import one_statement, run_phase
+from oncefence.storage.phases.find_work import WorkRef, lookup_ref
 
 SETTLE = text(
     "SELECT * FROM oncefence.settle_attempt_v1(:org, :work, :attempt, :token, :epoch, :outcome,"
@@ -44,7 +45,7 @@ class Settled:
     item_state: str
     execution_status: str
     failure_class: str | None
-    lookup_work: WorkId | None
+    lookup: WorkRef | None
     next_due: datetime | None
 
 
@@ -97,6 +98,6 @@ async def settle_attempt(
         item_state=row.item_state,
         execution_status=row.execution_status,
         failure_class=row.failure_class,
-        lookup_work=WorkId(row.lookup_work_id) if row.lookup_work_id else None,
+        lookup=lookup_ref(fence.org, row.lookup_work_id, row.lookup_deadline_ms, row.next_due),
         next_due=row.next_due,
     )

@@ -1,20 +1,20 @@
 """Settling a lookup: its row, and either the end of the investigation or the next wait."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from oncefence.domain import ids
 from oncefence.domain.effect import Disposition
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
-from oncefence.domain.ids import AttemptId, EvidenceId, ExecutionId
+from oncefence.domain.ids import AttemptId, CommandId, EvidenceId, ExecutionId
 from oncefence.domain.limits import Limits
-from oncefence.domain.lookup import Grade, Verdict, conclude
+from oncefence.domain.lookup import Conclusion, Grade, Verdict, conclude
 from oncefence.storage import effect_attempts, executions, lookups, work_items
 from oncefence.storage.engine import run_phase
 
@@ -23,6 +23,21 @@ PROOF = text(
     "SELECT evidence_id FROM oncefence.attempt_evidence"
     " WHERE org_id = :org AND attempt_id = :attempt AND kind = 'unsent' LIMIT 1"
 )
+# Word is written under the lock of the lookup item, so it came either before the claim, which
+# then read it, or after.
+OVERTAKEN = text(
+    "SELECT EXISTS (SELECT FROM oncefence.attempt_evidence"
+    " WHERE org_id = :org AND attempt_id = :attempt AND verdict = 'lookup_now'"
+    " AND recorded_at > :claimed_at)"
+)
+HEAR_FIRST = Conclusion(
+    execution_status=None,
+    execution_trigger=None,
+    disposition=None,
+    next_wait_seconds=0.0,
+    spends_try=False,
+)
+"""The starter spoke during the lookup: the next one, due at once, settles by that word (C274)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +86,24 @@ async def settle_lookup(
                 or item.ownership_epoch != fence.epoch
             ):
                 return await _settled_before(connection, fence)
-            attempt = await effect_attempts.lock(connection, fence.org, AttemptId(item.attempt_id))
-            assert attempt is not None, "a lookup item names its attempt"
+            doubts = await effect_attempts.lock_doubts(
+                connection, fence.org, CommandId(item.command_id)
+            )
             execution = await executions.lock(connection, fence.org, ExecutionId(item.execution_id))
             spent = await lookups.tries_spent(connection, fence.org, fence.work)
-            does = conclude(end.verdict, tries_before=spent, is_sensitive=is_sensitive)
+            overtaken = await connection.execute(
+                OVERTAKEN,
+                {"org": fence.org, "attempt": item.attempt_id, "claimed_at": item.changed_at},
+            )
+            # What is proven of one attempt alone says nothing about another one in doubt.
+            is_about_all = len(doubts) <= 1 or end.verdict not in (Verdict.UNSENT, Verdict.REFUSED)
+            does = conclude(
+                end.verdict if is_about_all else Verdict.INCONCLUSIVE,
+                tries_before=spent,
+                is_sensitive=is_sensitive,
+            )
+            if overtaken.scalar_one():
+                does = HEAR_FIRST
             await lookups.add(
                 connection,
                 {
@@ -107,13 +135,7 @@ async def settle_lookup(
                 )
                 return LookupSettled(execution_status=execution.status, next_due=due)
             if does.disposition is not None:
-                proof = None
-                if does.disposition is Disposition.NO_EFFECT_PROOF:
-                    found = await connection.execute(
-                        PROOF, {"org": fence.org, "attempt": item.attempt_id}
-                    )
-                    proof = EvidenceId(found.scalar_one())
-                await effect_attempts.dispose(connection, attempt, does.disposition, proof)
+                await _dispose(connection, doubts, AttemptId(item.attempt_id), does.disposition)
             await work_items.leave(
                 connection, fence, target="succeeded", trigger="finish", summary=end.reading
             )
@@ -133,6 +155,23 @@ async def settle_lookup(
             return LookupSettled(execution_status=does.execution_status, next_due=None)
 
     return await run_phase("settle_lookup", transaction)
+
+
+async def _dispose(
+    connection: AsyncConnection,
+    doubts: Sequence[Row[Any]],
+    looked_up: AttemptId,
+    disposition: Disposition,
+) -> None:
+    """Whatever takes an execution out of unknown disposes each of its attempts in doubt."""
+    for attempt in doubts:
+        if attempt.disposition is not None:
+            continue
+        proof = None
+        if disposition is Disposition.NO_EFFECT_PROOF:
+            found = await connection.execute(PROOF, {"org": attempt.org_id, "attempt": looked_up})
+            proof = EvidenceId(found.scalar_one())
+        await effect_attempts.dispose(connection, attempt, disposition, proof)
 
 
 async def _settled_before(connection: AsyncConnection, fence: Fence) -> LookupSettled:

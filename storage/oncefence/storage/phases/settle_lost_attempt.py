@@ -1,6 +1,5 @@
 """Settling as lost: an attempt whose starter is gone becomes unknown, and is never sent again."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import text
@@ -11,38 +10,32 @@ from oncefence.domain.ids import ExecutionId, LeaseToken, OrgId, WorkId
 from oncefence.domain.settlement import LOST_ATTEMPT
 from oncefence.storage import effect_attempts, executions, work_items
 from oncefence.storage.engine import run_phase
+from oncefence.storage.phases.find_work import WorkRef, lookup_ref
 
 ADD_LOOKUP = text("SELECT oncefence.add_lookup_item(:org, :work, :attempt, :due)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LostAttempt:
-    """What there was to settle; `lookup_work` is None where somebody else came first."""
-
-    lookup_work: WorkId | None
-    next_due: datetime | None
-
-
 async def settle_lost_attempt(
     engine: AsyncEngine, org: OrgId, work: WorkId, *, as_of: datetime
-) -> LostAttempt:
+) -> WorkRef | None:
     """
     Where an attempt is open and its lease has ended, settle it as unknown; else do nothing.
 
+    Gives the lookup item that is due now, or None where somebody else came first.
+
     No claim is needed: the token and the epoch are those that are found under the row lock.
     """
-    nothing = LostAttempt(lookup_work=None, next_due=None)
 
-    async def transaction() -> LostAttempt:
+    async def transaction() -> WorkRef | None:
         async with engine.begin() as connection:
             item = await work_items.lock(connection, org, work)
             if item is None or item.state != "processing":
-                return nothing
+                return None
             if await work_items.is_lease_live(connection, org, work):
-                return nothing
+                return None
             attempt = await effect_attempts.lock_open(connection, org, work)
             if attempt is None:
-                return nothing
+                return None
             execution = await executions.lock(connection, org, ExecutionId(attempt.execution_id))
             fence = Fence(
                 org=org,
@@ -66,12 +59,13 @@ async def settle_lost_attempt(
                 trigger=LOST_ATTEMPT.execution_trigger,
                 failure_class=failure,
             )
-            lookup = (
-                await connection.execute(
-                    ADD_LOOKUP,
-                    {"org": org, "work": work, "attempt": attempt.attempt_id, "due": as_of},
-                )
-            ).scalar_one()
-            return LostAttempt(lookup_work=WorkId(lookup), next_due=as_of)
+            added = await connection.execute(
+                ADD_LOOKUP,
+                {"org": org, "work": work, "attempt": attempt.attempt_id, "due": as_of},
+            )
+            # A statement of its own: the one that added it cannot see it.
+            lookup = await work_items.lock(connection, org, WorkId(added.scalar_one()))
+            assert lookup is not None, "the item was added in this transaction"
+            return lookup_ref(org, lookup.work_id, lookup.deadline_ms, as_of)
 
     return await run_phase("settle_lost_attempt", transaction)

@@ -30,6 +30,7 @@ from oncefence.domain.limits import Limits
 from oncefence.domain.redaction import Secret
 from oncefence.storage.engine import one_statement, run_phase
 from oncefence.storage.frozen import open_request
+from oncefence.storage.phases.find_work import WorkRef, lookup_ref
 from oncefence.storage.sealing import DataKey, KeyRing
 
 ENGINE_CAPABILITY = 1
@@ -37,7 +38,7 @@ ENGINE_CAPABILITY = 1
 
 START = text(
     "SELECT * FROM oncefence.start_attempt_v1(:org, :work, :as_of, :owner, :token,"
-    " :lease_margin, :claims_lost_max, :engine_capability)"
+    " :lease_margin, :claims_lost_max, :engine_capability, :may_start)"
 )
 
 
@@ -53,6 +54,9 @@ class StartVerdict(StrEnum):
     ATTEMPT_LOST = "attempt_lost"
     """An attempt is open and its lease has ended: it is to be settled as lost."""
 
+    NOT_MARKED = "not_marked"
+    """Asked only whether the caller's own mark stands, and it does not."""
+
     LANE_BLOCKED = "lane_blocked"
     NEEDS_NEWER_ENGINE = "needs_newer_engine"
     CANNOT_PROCEED = "cannot_proceed"
@@ -67,7 +71,8 @@ class NotStarted:
     until: datetime | None
     failure_class: str | None = None
     execution_status: str | None = None
-    lookup_work: WorkId | None = None
+    lookup: WorkRef | None = None
+    """The lookup item that was made in this transaction, if one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +116,13 @@ async def start_attempt(
     owner: UUID,
     token: LeaseToken,
     limits: Limits,
+    may_start: bool = True,
 ) -> Started | NotStarted:
     """
     Mark the next attempt of a dispatch item as started, or say why not (C146).
 
-    The same `token` again, after a lost answer, finds the mark that it made.
+    The same `token` again, after a lost answer, finds the mark that it made; with `may_start`
+    false it does nothing else.
 
     Raises:
         StoreUnavailable: Ask again with the same token: the mark may stand.
@@ -134,6 +141,7 @@ async def start_attempt(
                     "lease_margin": timedelta(seconds=limits.lease_margin_scaled_seconds),
                     "claims_lost_max": limits.claims_lost_max,
                     "engine_capability": ENGINE_CAPABILITY,
+                    "may_start": may_start,
                 },
             )
             return found.one()
@@ -145,7 +153,7 @@ async def start_attempt(
             until=row.until,
             failure_class=row.failure_class,
             execution_status=row.execution_status,
-            lookup_work=WorkId(row.lookup_work_id) if row.lookup_work_id else None,
+            lookup=lookup_ref(org, row.lookup_work_id, row.lookup_deadline_ms, row.until),
         )
     return Started(
         fence=Fence(org=org, work=work, token=token, epoch=row.epoch),

@@ -1,6 +1,6 @@
 """Claiming a lookup item, with all that the read needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,8 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from oncefence.catalog.freeze import FrozenRequest
+from oncefence.domain.effect import Outcome
+from oncefence.domain.evidence import EvidenceKind
 from oncefence.domain.fence import Fence
 from oncefence.domain.ids import (
     AttemptId,
@@ -33,6 +35,11 @@ CONTEXT = text(
     SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.operation, c.provider,
            c.remote_id, c.is_sensitive, c.binding_id, c.generation_id, b.base_url, b.is_local,
            g.state AS generation_state,
+           EXISTS (SELECT FROM oncefence.effect_attempts AS o
+                    WHERE o.org_id = a.org_id AND o.command_id = a.command_id
+                      AND o.attempt_id <> a.attempt_id AND o.may_have_applied
+                      AND o.disposition IS DISTINCT FROM 'no_effect_proof')
+             AS has_other_doubts,
            g.wrapped_key AS token_wrapped_key, g.key_id AS token_key_id, g.token_version,
            t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext
       FROM oncefence.effect_attempts AS a
@@ -56,8 +63,9 @@ CONTEXT = text(
 class LateWord:
     """What the attempt's own starter said after it was settled as lost."""
 
-    kind: str
-    outcome: str
+    kind: EvidenceKind
+    outcome: Outcome
+    may_have_applied: bool
     response_status: int | None
     receipt: dict[str, str]
 
@@ -67,7 +75,9 @@ class LookupStarted:
     """
     A claimed lookup.
 
-    `token` is None where the pinned generation is gone, so that there is no usable lookup.
+    What it reads with is sealed still: `unseal_lookup` opens it, after late words were heard,
+    because those settle it even where nothing can be opened any more.
+
     `marked_at` is the database's time of the mark, `started_as_of` the same moment in due time.
     """
 
@@ -85,15 +95,43 @@ class LookupStarted:
     marked_at: datetime
     started_as_of: datetime
     deadline_ms: int
-    request: FrozenRequest
-    token: Secret | None
     tries_spent: int
     late_words: tuple[LateWord, ...]
+    has_other_doubts: bool
+    """An earlier attempt of the command may have applied too, so words about this one alone
+    settle nothing."""
+
+    sealed: Row[Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsealedLookup:
+    """The frozen request, whose written values are compared, and the token to read with."""
+
+    request: FrozenRequest
+    token: Secret
+
+
+def unseal_lookup(ring: KeyRing, started: LookupStarted) -> UnsealedLookup | None:
+    """
+    What the lookup reads with; None where its content was erased or its generation is gone.
+
+    Raises:
+        ConfigurationRefused: The key ring is not the one that it was sealed with.
+    """
+    row, org = started.sealed, started.fence.org
+    is_usable = row.generation_state == "current" and row.token_wrapped_key is not None
+    if row.wrapped_key is None or not is_usable:
+        return None
+    key = ring.unwrap(row.wrapped_key, row.key_id, "execution", org, started.execution)
+    return UnsealedLookup(
+        request=open_request(key, row.ciphertext, "request", org, started.execution, 1),
+        token=open_token(ring, org, row),
+    )
 
 
 async def start_lookup(
     engine: AsyncEngine,
-    ring: KeyRing,
     org: OrgId,
     work: WorkId,
     *,
@@ -106,42 +144,44 @@ async def start_lookup(
     Claim the lookup item, or say why not.
 
     A lookup that lost its claimant may simply be made again: it is a read. Past the ceiling of
-    lost claims the item dies and its execution goes to a person.
+    lost claims the item dies and its execution goes to a person, unless the starter of the
+    attempt has spoken. The same `token` again, after a lost answer, finds its claim.
     """
 
     async def transaction() -> LookupStarted | NotStarted:
         async with engine.begin() as connection:
             item = await work_items.lock(connection, org, work)
-            refusal = await _refusal(connection, item, org, work, as_of)
+            refusal = await _refusal(connection, item, org, work, as_of=as_of, token=token)
             if refusal is not None:
                 return refusal
             assert item is not None, "a missing item is a refusal"
-            is_reclaim = item.state == "processing"
-            if is_reclaim and item.claims_lost + 1 >= limits.claims_lost_max:
-                return await _give_up(connection, item)
-            fence = await work_items.claim(
-                connection,
-                item,
-                owner=owner,
-                token=token,
-                lease=timedelta(
-                    seconds=item.deadline_ms / 1000 + limits.lease_margin_scaled_seconds
-                ),
-                is_reclaim=is_reclaim,
-            )
-            row = (
-                await connection.execute(CONTEXT, {"org": org, "attempt": item.attempt_id})
-            ).one()
-            words = await connection.execute(
+            found = await connection.execute(
                 OF_ATTEMPT, {"of_org": org, "of_attempt": item.attempt_id}
             )
+            words = tuple(_late_word(row) for row in found.all())
+            is_reclaim = item.state == "processing" and item.lease_token != token
+            is_spent = is_reclaim and item.claims_lost + 1 >= limits.claims_lost_max
+            if is_spent and not words:
+                return await _give_up(connection, item)
+            fence = Fence(org=org, work=work, token=token, epoch=item.ownership_epoch)
+            if item.lease_token != token:
+                fence = await work_items.claim(
+                    connection,
+                    item,
+                    owner=owner,
+                    token=token,
+                    lease=timedelta(
+                        seconds=item.deadline_ms / 1000 + limits.lease_margin_scaled_seconds
+                    ),
+                    is_reclaim=is_reclaim,
+                )
+            context = await connection.execute(CONTEXT, {"org": org, "attempt": item.attempt_id})
             return _started(
-                ring,
                 fence,
                 item,
-                row,
+                context.one(),
                 tries_spent=await lookups.tries_spent(connection, org, work),
-                late_words=tuple(_late_word(word) for word in words.all()),
+                late_words=words,
             )
 
     return await run_phase("start_lookup", transaction)
@@ -152,11 +192,15 @@ async def _refusal(
     item: Row[Any] | None,
     org: OrgId,
     work: WorkId,
+    *,
     as_of: datetime,
+    token: LeaseToken,
 ) -> NotStarted | None:
     if item is None:
         return NotStarted(verdict=StartVerdict.NO_SUCH_ITEM, until=None)
     if item.state == "processing":
+        if item.lease_token == token:
+            return None
         if await work_items.is_lease_live(connection, org, work):
             return NotStarted(verdict=StartVerdict.IN_FLIGHT, until=item.lease_until)
         return None
@@ -197,15 +241,15 @@ async def _give_up(connection: AsyncConnection, item: Row[Any]) -> NotStarted:
 
 def _late_word(row: Row[Any]) -> LateWord:
     return LateWord(
-        kind=row.kind,
-        outcome=row.outcome,
+        kind=EvidenceKind(row.kind),
+        outcome=Outcome(row.outcome),
+        may_have_applied=row.may_have_applied,
         response_status=row.response_status,
         receipt=row.provider_receipt or {},
     )
 
 
 def _started(
-    ring: KeyRing,
     fence: Fence,
     item: Row[Any],
     row: Row[Any],
@@ -213,12 +257,9 @@ def _started(
     tries_spent: int,
     late_words: tuple[LateWord, ...],
 ) -> LookupStarted:
-    execution = ExecutionId(item.execution_id)
-    key = ring.unwrap(row.wrapped_key, row.key_id, "execution", fence.org, execution)
-    is_usable = row.generation_state == "current" and row.token_wrapped_key is not None
     return LookupStarted(
         fence=fence,
-        execution=execution,
+        execution=ExecutionId(item.execution_id),
         attempt=AttemptId(item.attempt_id),
         command=CommandId(row.command_id),
         view=ViewId(row.view_id),
@@ -231,8 +272,8 @@ def _started(
         marked_at=row.started_at,
         started_as_of=row.started_as_of,
         deadline_ms=item.deadline_ms,
-        request=open_request(key, row.ciphertext, "request", fence.org, execution, 1),
-        token=open_token(ring, fence.org, row) if is_usable else None,
         tries_spent=tries_spent,
         late_words=late_words,
+        has_other_doubts=row.has_other_doubts,
+        sealed=row,
     )

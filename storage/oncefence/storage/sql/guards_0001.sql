@@ -232,6 +232,24 @@ BEGIN
                 OLD.attempt_id USING ERRCODE = 'OF013';
         END IF;
     END IF;
+    IF OLD.started_at IS NULL AND NEW.started_at IS NOT NULL THEN
+        PERFORM FROM work_items AS w
+          WHERE w.org_id = OLD.org_id AND w.work_id = OLD.work_id AND w.state = 'processing'
+            AND w.lease_token = OLD.lease_token AND w.ownership_epoch = OLD.ownership_epoch;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'attempt: only the live claimant of its item may mark %',
+                OLD.attempt_id USING ERRCODE = 'OF013';
+        END IF;
+    END IF;
+    IF NEW.disposition IS DISTINCT FROM OLD.disposition AND NEW.disposition = 'not_found' THEN
+        PERFORM FROM lookups AS l
+          WHERE l.org_id = NEW.org_id AND l.execution_id = NEW.execution_id
+            AND l.verdict = 'not_found';
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'attempt: nothing was looked for, so nothing was not found'
+                USING ERRCODE = 'OF014';
+        END IF;
+    END IF;
     IF NEW.disposition IS DISTINCT FROM OLD.disposition
        AND NEW.disposition = 'no_effect_proof' THEN
         PERFORM FROM attempt_evidence AS e
@@ -264,7 +282,7 @@ BEGIN
 END $$;
 
 -- OF023: a data key may be erased and nothing else; OF024: links; OF025: generations;
--- OF026: completions; OF027: staged payloads.
+-- OF026: completions; OF027: staged payloads; OF028: lanes; OF033: commands, at COMMIT.
 CREATE FUNCTION guard_key_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     probe record;
@@ -292,6 +310,32 @@ BEGIN
             USING ERRCODE = 'OF027';
     END IF;
     RETURN NEW;
+END $$;
+CREATE FUNCTION guard_lane_sequence() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (NEW.org_id, NEW.lane_key) IS DISTINCT FROM (OLD.org_id, OLD.lane_key)
+       OR NEW.sequence <> OLD.sequence + 1 THEN
+        RAISE EXCEPTION 'lane: its sequence goes on by one and never back' USING ERRCODE = 'OF028';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE FUNCTION guard_lane_birth() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.sequence <> 1 THEN
+        RAISE EXCEPTION 'lane: begins with one' USING ERRCODE = 'OF028';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE FUNCTION couple_command() RETURNS trigger
+LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
+BEGIN
+    PERFORM FROM handoffs AS h
+      WHERE h.org_id = NEW.org_id AND h.command_id = NEW.command_id
+        AND h.handoff_key = NEW.handoff_key;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'command %: nobody accepted it', NEW.command_id USING ERRCODE = 'OF033';
+    END IF;
+    RETURN NULL;
 END $$;
 CREATE FUNCTION guard_link_version() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -331,28 +375,36 @@ END $$;
 
 -- OF030 .. OF032: what must hold at COMMIT between an execution, its attempts and its items.
 -- Each reads the row as it is then, not as it was when the trigger was queued.
-CREATE FUNCTION couple_execution() RETURNS trigger
+CREATE FUNCTION check_execution_coupling(p_org text, p_execution uuid) RETURNS void
 LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
 DECLARE
     execution executions;
     open_attempts integer;
+    is_looked_up boolean;
 BEGIN
     SELECT * INTO execution FROM executions AS e
-     WHERE e.org_id = NEW.org_id AND e.execution_id = NEW.execution_id;
+     WHERE e.org_id = p_org AND e.execution_id = p_execution;
     SELECT count(*) INTO open_attempts FROM effect_attempts AS a
-     WHERE a.org_id = NEW.org_id AND a.command_id = execution.command_id
+     WHERE a.org_id = p_org AND a.command_id = execution.command_id
        AND a.started_at IS NOT NULL AND a.settled_at IS NULL;
     IF (execution.status = 'running') <> (open_attempts = 1) OR open_attempts > 1 THEN
         RAISE EXCEPTION 'execution %: % with % open attempts',
             execution.execution_id, execution.status, open_attempts USING ERRCODE = 'OF030';
     END IF;
-    IF execution.status = 'unknown' AND NOT EXISTS (
-            SELECT FROM work_items AS w
-             WHERE w.org_id = NEW.org_id AND w.command_id = execution.command_id
-               AND w.family = 'effect.lookup' AND w.state IN ('pending', 'processing', 'retry')) THEN
-        RAISE EXCEPTION 'execution %: unknown and nobody looks', execution.execution_id
-            USING ERRCODE = 'OF032';
+    SELECT EXISTS (
+        SELECT FROM work_items AS w
+         WHERE w.org_id = p_org AND w.command_id = execution.command_id
+           AND w.family = 'effect.lookup' AND w.state IN ('pending', 'processing', 'retry'))
+      INTO is_looked_up;
+    IF (execution.status = 'unknown') <> is_looked_up THEN
+        RAISE EXCEPTION 'execution %: unknown and looked up go together, and it is %',
+            execution.execution_id, execution.status USING ERRCODE = 'OF032';
     END IF;
+END $$;
+CREATE FUNCTION couple_execution() RETURNS trigger
+LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
+BEGIN
+    PERFORM check_execution_coupling(NEW.org_id, NEW.execution_id);
     RETURN NULL;
 END $$;
 CREATE FUNCTION couple_attempt() RETURNS trigger
@@ -362,22 +414,16 @@ DECLARE
 BEGIN
     SELECT * INTO attempt FROM effect_attempts AS a
      WHERE a.org_id = NEW.org_id AND a.attempt_id = NEW.attempt_id;
-    IF attempt.started_at IS NULL OR attempt.settled_at IS NOT NULL THEN
-        RETURN NULL;
+    IF attempt.started_at IS NOT NULL AND attempt.settled_at IS NULL THEN
+        PERFORM FROM work_items AS w
+          WHERE w.org_id = attempt.org_id AND w.work_id = attempt.work_id
+            AND w.state = 'processing';
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'attempt %: open, but nobody holds its item', attempt.attempt_id
+                USING ERRCODE = 'OF031';
+        END IF;
     END IF;
-    PERFORM FROM work_items AS w
-      WHERE w.org_id = attempt.org_id AND w.work_id = attempt.work_id AND w.state = 'processing';
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'attempt %: open, but nobody holds its item', attempt.attempt_id
-            USING ERRCODE = 'OF031';
-    END IF;
-    PERFORM FROM executions AS e
-      WHERE e.org_id = attempt.org_id AND e.execution_id = attempt.execution_id
-        AND e.status = 'running';
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'attempt %: open, but its execution does not run', attempt.attempt_id
-            USING ERRCODE = 'OF030';
-    END IF;
+    PERFORM check_execution_coupling(NEW.org_id, NEW.execution_id);
     RETURN NULL;
 END $$;
 CREATE FUNCTION couple_work_item() RETURNS trigger
@@ -394,12 +440,8 @@ BEGIN
         RAISE EXCEPTION 'work item %: % with an open attempt', item.work_id, item.state
             USING ERRCODE = 'OF031';
     END IF;
-    IF item.family = 'effect.lookup' AND item.state NOT IN ('pending', 'processing', 'retry')
-       AND EXISTS (SELECT FROM executions AS e
-                    WHERE e.org_id = item.org_id AND e.execution_id = item.execution_id
-                      AND e.status = 'unknown') THEN
-        RAISE EXCEPTION 'work item %: its execution is unknown and nobody else looks', item.work_id
-            USING ERRCODE = 'OF032';
+    IF item.family = 'effect.lookup' THEN
+        PERFORM check_execution_coupling(item.org_id, item.execution_id);
     END IF;
     RETURN NULL;
 END $$;
@@ -428,16 +470,22 @@ CREATE TRIGGER a_key_erasure BEFORE UPDATE ON execution_keys
     FOR EACH ROW EXECUTE FUNCTION guard_key_erasure();
 CREATE TRIGGER a_staging BEFORE UPDATE ON staged_payloads
     FOR EACH ROW EXECUTE FUNCTION guard_staging();
+CREATE TRIGGER a_sequence BEFORE UPDATE ON lanes
+    FOR EACH ROW EXECUTE FUNCTION guard_lane_sequence();
+CREATE TRIGGER a_birth BEFORE INSERT ON lanes
+    FOR EACH ROW EXECUTE FUNCTION guard_lane_birth();
 CREATE TRIGGER a_delivery BEFORE UPDATE ON completions
     FOR EACH ROW EXECUTE FUNCTION guard_completion_delivery();
 CREATE TRIGGER b_retention BEFORE DELETE ON handoffs
     FOR EACH ROW EXECUTE FUNCTION guard_admission_removal();
 
+CREATE CONSTRAINT TRIGGER z_couple AFTER INSERT ON commands
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION couple_command();
 CREATE CONSTRAINT TRIGGER z_couple AFTER INSERT OR UPDATE ON executions
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION couple_execution();
 CREATE CONSTRAINT TRIGGER z_couple AFTER INSERT OR UPDATE ON effect_attempts
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION couple_attempt();
-CREATE CONSTRAINT TRIGGER z_couple AFTER UPDATE ON work_items
+CREATE CONSTRAINT TRIGGER z_couple AFTER INSERT OR UPDATE ON work_items
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION couple_work_item();
 
 DO $$

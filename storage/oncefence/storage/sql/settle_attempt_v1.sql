@@ -7,7 +7,7 @@ CREATE FUNCTION settle_attempt_v1(
     p_phases jsonb, p_answer bytea, p_as_of timestamptz, p_run_after timestamptz,
     p_attempts_max integer, p_first_lookup_at timestamptz,
     OUT verdict text, OUT item_state text, OUT execution_status text, OUT failure_class text,
-    OUT lookup_work_id uuid, OUT next_due timestamptz
+    OUT lookup_work_id uuid, OUT next_due timestamptz, OUT lookup_deadline_ms integer
 )
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
 DECLARE
@@ -18,8 +18,11 @@ DECLARE
     rule settlement_rules;
     doubted boolean;
     replay_is_open boolean;
-    doubtful uuid;
 BEGIN
+    SELECT coalesce(c.lookup_deadline_ms, c.deadline_ms) INTO lookup_deadline_ms
+      FROM effect_attempts AS a
+      JOIN commands AS c ON c.org_id = a.org_id AND c.command_id = a.command_id
+     WHERE a.org_id = p_org AND a.attempt_id = p_attempt;
     SELECT * INTO item FROM work_items AS w
      WHERE w.org_id = p_org AND w.work_id = p_work FOR UPDATE;
     SELECT * INTO attempt FROM effect_attempts AS a
@@ -58,9 +61,7 @@ BEGIN
            failure_class = p_failure_class, response_status = p_status,
            provider_receipt = p_receipt, phases = p_phases
      WHERE a.org_id = p_org AND a.attempt_id = p_attempt;
-    SELECT EXISTS (SELECT FROM effect_attempts AS a
-                    WHERE a.org_id = p_org AND a.command_id = attempt.command_id
-                      AND a.may_have_applied AND a.disposition IS NULL) INTO doubted;
+    doubted := newest_doubt(p_org, attempt.command_id) IS NOT NULL;
     replay_is_open := command.idempotency_key IS NULL OR
         p_run_after + make_interval(secs => command.deadline_ms / 1000.0) < (
             SELECT min(a.started_as_of) FROM effect_attempts AS a
@@ -93,6 +94,13 @@ BEGIN
            evidence_grade = CASE rule.execution_status WHEN 'succeeded' THEN 'receipt' END,
            changed_at = clock_timestamp()
      WHERE e.org_id = p_org AND e.execution_id = execution.execution_id;
+    IF p_outcome = 'ACCEPTED' THEN
+        -- Under one key of the provider's it is one effect, and it is applied: an earlier
+        -- attempt that may have applied is in doubt no longer.
+        UPDATE effect_attempts AS a SET disposition = 'applied', disposed_at = clock_timestamp()
+         WHERE a.org_id = p_org AND a.command_id = attempt.command_id
+           AND a.may_have_applied AND a.disposition IS NULL;
+    END IF;
     IF p_answer IS NOT NULL THEN
         INSERT INTO sealed_payloads (org_id, execution_id, kind, ordinal, ciphertext)
         VALUES (p_org, execution.execution_id, 'answer', attempt.ordinal, p_answer);
@@ -102,12 +110,9 @@ BEGIN
     END IF;
     IF rule.lookup_due <> 'never' THEN
         -- The newest attempt in doubt is the one to investigate, and it need not be this one.
-        SELECT a.attempt_id INTO doubtful FROM effect_attempts AS a
-         WHERE a.org_id = p_org AND a.command_id = attempt.command_id
-           AND a.may_have_applied AND a.disposition IS NULL
-         ORDER BY a.ordinal DESC LIMIT 1;
         next_due := CASE rule.lookup_due WHEN 'now' THEN p_as_of ELSE p_first_lookup_at END;
-        lookup_work_id := add_lookup_item(p_org, p_work, doubtful, next_due);
+        lookup_work_id := add_lookup_item(
+            p_org, p_work, newest_doubt(p_org, attempt.command_id), next_due);
     ELSIF rule.item_state = 'retry' THEN
         next_due := p_run_after;
     END IF;

@@ -23,14 +23,28 @@ LANGUAGE sql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
        AND e.status IN ('succeeded', 'failed', 'cancelled')
 $$;
 
--- The one lookup item of an attempt whose outcome is unknown; in no lane.
+-- The newest attempt of a command that may have applied without proof of the contrary; one
+-- that is not disposed comes first.
+CREATE FUNCTION newest_doubt(p_org text, p_command uuid) RETURNS uuid
+LANGUAGE sql STABLE SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
+    SELECT a.attempt_id FROM effect_attempts AS a
+     WHERE a.org_id = p_org AND a.command_id = p_command AND a.may_have_applied
+       AND a.disposition IS DISTINCT FROM 'no_effect_proof'
+     ORDER BY (a.disposition IS NULL) DESC, a.ordinal DESC LIMIT 1
+$$;
+
+-- The lookup item of an attempt whose outcome is unknown, in no lane. An attempt has a second one
+-- only where its execution became unknown a second time.
 CREATE FUNCTION add_lookup_item(p_org text, p_dispatch_work uuid, p_attempt uuid,
                                 p_run_after timestamptz) RETURNS uuid
 LANGUAGE sql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
     INSERT INTO work_items (org_id, work_id, family, subject_kind, subject_id, command_id,
         execution_id, attempt_id, installation, view_id, view_digest, queue_class, deadline_ms,
         state, via, run_after)
-    SELECT w.org_id, derived_id(p_attempt || ':effect.lookup'), 'effect.lookup', 'execution',
+    SELECT w.org_id, derived_id(p_attempt || ':effect.lookup:' || (
+               SELECT count(*) + 1 FROM work_items AS o
+                WHERE o.org_id = w.org_id AND o.command_id = w.command_id
+                  AND o.family = 'effect.lookup' AND o.attempt_id = p_attempt)), 'effect.lookup', 'execution',
            w.execution_id::text, w.command_id, w.execution_id, p_attempt, w.installation,
            w.view_id, w.view_digest, 'lookup:' || w.queue_class,
            coalesce(c.lookup_deadline_ms, c.deadline_ms), 'pending', 'create', p_run_after
@@ -39,4 +53,4 @@ LANGUAGE sql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
      WHERE w.org_id = p_org AND w.work_id = p_dispatch_work
     RETURNING work_id
 $$;
-GRANT EXECUTE ON FUNCTION derived_id, add_completion, add_lookup_item TO oncefence_app;
+GRANT EXECUTE ON FUNCTION derived_id, add_completion, newest_doubt, add_lookup_item TO oncefence_app;

@@ -4,6 +4,7 @@
 CREATE FUNCTION start_attempt_v1(
     p_org text, p_work uuid, p_as_of timestamptz, p_owner uuid, p_token uuid,
     p_lease_margin interval, p_claims_lost_max integer, p_engine_capability integer,
+    p_may_start boolean,
     OUT verdict text, OUT until timestamptz, OUT failure_class text, OUT execution_status text,
     OUT attempt_id uuid, OUT epoch bigint, OUT ordinal integer, OUT command_id uuid,
     OUT execution_id uuid, OUT view_id uuid, OUT view_digest text, OUT operation text,
@@ -11,7 +12,8 @@ CREATE FUNCTION start_attempt_v1(
     OUT deadline_ms integer, OUT started_at timestamptz, OUT request_ciphertext bytea,
     OUT request_wrapped_key bytea, OUT request_key_id text, OUT generation_id uuid,
     OUT binding_id uuid, OUT token_version integer, OUT token_ciphertext bytea,
-    OUT token_wrapped_key bytea, OUT token_key_id text, OUT idempotency_key text, OUT lookup_work_id uuid
+    OUT token_wrapped_key bytea, OUT token_key_id text, OUT idempotency_key text, OUT lookup_work_id uuid,
+    OUT lookup_deadline_ms integer
 )
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
 DECLARE
@@ -62,6 +64,11 @@ BEGIN
         until := item.run_after;
         RETURN;
     END IF;
+    IF NOT is_resumed AND NOT p_may_start THEN
+        -- The caller's deadline has passed; it only asks whether the mark is its own.
+        verdict := 'not_marked';
+        RETURN;
+    END IF;
     SELECT * INTO command FROM commands AS c
      WHERE c.org_id = p_org AND c.command_id = item.command_id;
     IF NOT is_resumed THEN
@@ -85,8 +92,7 @@ BEGIN
               WHERE a.org_id = p_org
                 AND (a.source_lane = item.source_lane OR a.target_lane = item.target_lane)
                 AND a.command_id <> item.command_id
-                AND (a.outcome IS NULL
-                     OR (a.may_have_applied AND a.disposition IS NULL AND a.superseded_by IS NULL));
+                AND (a.outcome IS NULL OR (a.may_have_applied AND a.disposition IS NULL));
         END IF;
         IF FOUND THEN
             verdict := 'lane_blocked';
@@ -111,9 +117,7 @@ BEGIN
         ELSIF is_reclaim AND item.claims_lost + 1 >= p_claims_lost_max THEN
             obstacle := 'poison';
         END IF;
-        SELECT EXISTS (SELECT FROM effect_attempts AS a
-                        WHERE a.org_id = p_org AND a.command_id = command.command_id
-                          AND a.may_have_applied AND a.disposition IS NULL) INTO doubted;
+        doubted := newest_doubt(p_org, command.command_id) IS NOT NULL;
         IF obstacle IS NULL AND doubted AND NOT (
                 command.idempotency_key IS NOT NULL
                 AND p_as_of + make_interval(secs => command.deadline_ms / 1000.0) < (
@@ -139,10 +143,8 @@ BEGIN
              WHERE e.org_id = p_org AND e.execution_id = execution.execution_id
             RETURNING e.status INTO execution_status;
             IF doubted THEN
-                SELECT a.attempt_id INTO attempt_id FROM effect_attempts AS a
-                 WHERE a.org_id = p_org AND a.command_id = command.command_id
-                   AND a.may_have_applied AND a.disposition IS NULL
-                 ORDER BY a.ordinal DESC LIMIT 1;
+                attempt_id := newest_doubt(p_org, command.command_id);
+                lookup_deadline_ms := coalesce(command.lookup_deadline_ms, command.deadline_ms);
                 lookup_work_id := add_lookup_item(p_org, p_work, attempt_id, p_as_of);
                 until := p_as_of;
             ELSE

@@ -44,6 +44,8 @@ CREATE TABLE runtime_work_bindings (
     capability text NOT NULL,
     work_binding_digest text NOT NULL,
     credential_hash bytea NOT NULL,
+    -- Ed25519, raw. Without one the Runtime has no way in over Temporal.
+    public_key bytea CONSTRAINT public_keys_are_ed25519 CHECK (octet_length(public_key) = 32),
     made_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (org_id, work_binding_id),
     CONSTRAINT one_work_binding_per_scope
@@ -367,25 +369,36 @@ CREATE TABLE effect_attempts (
     CONSTRAINT one_attempt_per_ordinal UNIQUE (org_id, command_id, ordinal),
     CONSTRAINT one_attempt_per_epoch UNIQUE (org_id, work_id, ownership_epoch),
     CONSTRAINT one_attempt_per_lease_token UNIQUE (org_id, lease_token),
+    CONSTRAINT starters_by_attempt UNIQUE (org_id, attempt_id, lease_token),
+    FOREIGN KEY (org_id, superseded_by) REFERENCES effect_attempts (org_id, attempt_id)
+        DEFERRABLE INITIALLY DEFERRED,
     CONSTRAINT settled_means_outcome CHECK (
         (settled_at IS NULL) = (outcome IS NULL)
         AND (outcome IS NULL) = (may_have_applied IS NULL)
         AND (outcome IS NULL) = (settled_as IS NULL)),
     CONSTRAINT unknown_may_have_applied CHECK (outcome <> 'OUTCOME_UNKNOWN' OR may_have_applied),
     -- IS TRUE: of an open attempt it is null, and a null would pass.
-    CONSTRAINT only_doubt_is_disposed CHECK (disposition IS NULL OR may_have_applied IS TRUE)
+    CONSTRAINT only_doubt_is_disposed CHECK (disposition IS NULL OR may_have_applied IS TRUE),
+    CONSTRAINT only_replays_are_superseded CHECK (
+        superseded_by IS NULL OR outcome IS NOT DISTINCT FROM 'REPLAY_SAFE_RETRY'),
+    CONSTRAINT unstarted_is_never_in_doubt CHECK (
+        started_at IS NOT NULL OR may_have_applied IS NOT TRUE)
 ) WITH (fillfactor = 70);
 -- No second attempt over one that is open, was accepted, or may have applied without proof
 -- of the contrary; a replay-safe one lets the next supersede it.
 CREATE UNIQUE INDEX one_unsettled ON effect_attempts (org_id, command_id)
     WHERE outcome IS NULL OR outcome = 'ACCEPTED'
-       OR (outcome = 'OUTCOME_UNKNOWN' AND disposition IS DISTINCT FROM 'no_effect_proof');
+       OR (outcome = 'OUTCOME_UNKNOWN' AND disposition IS DISTINCT FROM 'no_effect_proof')
+       OR (may_have_applied AND disposition <> 'no_effect_proof' AND superseded_by IS NULL);
 CREATE UNIQUE INDEX lane_held ON effect_attempts (org_id, target_lane)
     WHERE outcome IS NULL
        OR (may_have_applied AND disposition IS NULL AND superseded_by IS NULL);
-CREATE INDEX source_lane_held ON effect_attempts (org_id, source_lane)
-    WHERE outcome IS NULL
-       OR (may_have_applied AND disposition IS NULL AND superseded_by IS NULL);
+-- What `start_attempt` asks: a doubt holds both lanes until it is disposed, even where a
+-- replay-safe successor of the same command has taken over.
+CREATE INDEX source_lane_in_doubt ON effect_attempts (org_id, source_lane)
+    WHERE outcome IS NULL OR (may_have_applied AND disposition IS NULL);
+CREATE INDEX target_lane_in_doubt ON effect_attempts (org_id, target_lane)
+    WHERE outcome IS NULL OR (may_have_applied AND disposition IS NULL);
 
 CREATE TABLE attempt_evidence (
     org_id text NOT NULL,
@@ -394,6 +407,7 @@ CREATE TABLE attempt_evidence (
     kind text NOT NULL CONSTRAINT evidence_kind_is_known CHECK (kind IN ('answer', 'unsent')),
     start_token uuid NOT NULL,
     outcome text,
+    may_have_applied boolean NOT NULL,
     response_status integer,
     provider_receipt jsonb,
     phases jsonb,
@@ -401,7 +415,9 @@ CREATE TABLE attempt_evidence (
     verdict text NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (org_id, evidence_id),
-    FOREIGN KEY (org_id, attempt_id) REFERENCES effect_attempts
+    -- Only the holder of the token that started the attempt can speak about it.
+    FOREIGN KEY (org_id, attempt_id, start_token)
+        REFERENCES effect_attempts (org_id, attempt_id, lease_token)
 );
 CREATE INDEX evidence_of_attempt ON attempt_evidence (org_id, attempt_id);
 

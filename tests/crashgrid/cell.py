@@ -1,0 +1,78 @@
+"""One cell of the grid: a story, a form, a provider's fault, and the crashes that strike in it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from oncefence.simulator.faults import Fault
+from tests.crashgrid.points import Action
+from tests.support.dialect import Form
+
+
+class Story(StrEnum):
+    """What the lives of a cell want."""
+
+    DELIVER = "deliver"
+    """A handoff is accepted, sent, and investigated where need be."""
+    CONTEST = "contest"
+    """The same, told twice, and told wrongly: with another payload, and of another scope."""
+    REJECT = "reject"
+    """One life hands over what another rejects."""
+    SETUP = "setup"
+    """An operator makes the account first."""
+
+
+class Thaw(StrEnum):
+    """When a frozen life goes on."""
+
+    LOST = "lost"
+    """As soon as its attempt was settled as lost, or at the end where it never is."""
+    END = "end"
+    """When the others are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trap:
+    """A crash that waits at a point, and strikes the first life that reaches it."""
+
+    point: str
+    action: Action
+    is_scripted: bool = False
+    """It belongs to the story, which without it would not come to the point that is tried."""
+
+    def __str__(self) -> str:
+        return f"{self.action}@{self.point}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One scenario. Its name is the name of its org."""
+
+    name: str
+    story: Story = Story.DELIVER
+    form: Form = Form.LOCAL
+    fault: Fault | None = None
+    lookup_fault: Fault | None = None
+    traps: tuple[Trap, ...] = ()
+    thaw: Thaw = Thaw.END
+
+    @property
+    def is_faultless(self) -> bool:
+        """Nothing goes wrong in it, so nothing may be left in doubt."""
+        return not self.traps and self.fault is None and self.lookup_fault is None
+
+    @property
+    def needs_own_servers(self) -> bool:
+        """What happens in it would strike the other cells too."""
+        return self.fault is Fault.REFUSE or any(
+            trap.action is Action.RESTART for trap in self.traps
+        )
+
+    def __str__(self) -> str:
+        parts = [self.name, self.story, self.form, *map(str, self.traps)]
+        if self.fault is not None:
+            parts.append(f"fault {self.fault}")
+        if self.lookup_fault is not None:
+            parts.append(f"lookup fault {self.lookup_fault}")
+        if any(trap.action is Action.FREEZE for trap in self.traps):
+            parts.append(f"thaw {self.thaw}")
+        return " ".join(parts)

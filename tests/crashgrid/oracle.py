@@ -1,0 +1,174 @@
+"""The verdict on a run: what SQL says, what the provider's ledger says, and whether they agree."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oncefence.app.ledger_check import compare
+from oncefence.simulator.faults import Fault
+from oncefence.simulator.ledger import Kind, Ledger
+from oncefence.storage.phases.audit_invariants import Audit, Standing
+from tests.crashgrid.companion import Findings
+from tests.crashgrid.slot import Played
+
+Row = Mapping[str, Any]
+
+SETTLED_BY_LOOKUP_RATIO = 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A run in figures; `violation_rows` name their cell where it can be told."""
+
+    cells: int
+    lives: int
+    points_fired: frozenset[str]
+    violation_rows: Sequence[Row]
+    violations: int
+    faultless: int
+    faultless_unknowns: int
+    lookupable_unknowns: int
+    settled_by_lookup: int
+
+    @property
+    def unknown_rate_faultless(self) -> float:
+        """How many of the commands with which nothing went wrong were ever unknown."""
+        return self.faultless_unknowns / self.faultless if self.faultless else 0.0
+
+    @property
+    def looks_up_enough(self) -> bool:
+        """Whether nearly every unknown that a lookup can settle was settled by one."""
+        return self.settled_by_lookup >= SETTLED_BY_LOOKUP_RATIO * self.lookupable_unknowns
+
+
+def judge(worlds: Iterable[tuple[Sequence[Played], Sequence[Findings], Ledger]]) -> Verdict:
+    """The verdict on cells with the databases and the ledger that they were played on."""
+    verdicts = [_judge_world(*world) for world in worlds]
+    return Verdict(
+        cells=sum(each.cells for each in verdicts),
+        lives=sum(each.lives for each in verdicts),
+        points_fired=frozenset().union(*(each.points_fired for each in verdicts)),
+        violation_rows=[row for each in verdicts for row in each.violation_rows],
+        violations=sum(each.violations for each in verdicts),
+        faultless=sum(each.faultless for each in verdicts),
+        faultless_unknowns=sum(each.faultless_unknowns for each in verdicts),
+        lookupable_unknowns=sum(each.lookupable_unknowns for each in verdicts),
+        settled_by_lookup=sum(each.settled_by_lookup for each in verdicts),
+    )
+
+
+def _judge_world(
+    played: Sequence[Played], findings: Sequence[Findings], ledger: Ledger
+) -> Verdict:
+    audit = _joined([each.audit for each in findings])
+    attempts = {attempt: command for each in findings for attempt, command in each.attempts.items()}
+    by_org = {each.cell.name: each for each in played}
+    promise = compare(audit, ledger)
+    own = [
+        *_sent_twice(attempts, ledger),
+        *_unended(audit.standings),
+        *_disagreeing(played, audit.standings),
+        *_broken(played),
+    ]
+    rows = [*promise.violation_rows, *own]
+    unknowns = [each for each in audit.standings if each.was_unknown]
+    faultless = [each for each in audit.standings if by_org[each.org].cell.is_faultless]
+    # A person's later edit hides what was written, and no lookup can tell what it was.
+    lookupable = [
+        each for each in unknowns if by_org[each.org].cell.fault is not Fault.OVERWRITTEN
+    ]
+    return Verdict(
+        cells=len(played),
+        lives=sum(each.lives for each in played),
+        points_fired=frozenset(
+            trap.point
+            for each in played
+            for trap, has_fired in zip(each.cell.traps, each.fired, strict=True)
+            if has_fired
+        ),
+        violation_rows=[_with_cell(row, by_org) for row in rows],
+        violations=promise.violations + len(own),
+        faultless=len(faultless),
+        faultless_unknowns=sum(each.was_unknown for each in faultless),
+        lookupable_unknowns=len(lookupable),
+        settled_by_lookup=sum(
+            each.settled_by == "investigator" and each.is_final for each in lookupable
+        ),
+    )
+
+
+def _joined(audits: Sequence[Audit]) -> Audit:
+    return Audit(
+        invariants=[finding for audit in audits for finding in audit.invariants],
+        queues=[finding for audit in audits for finding in audit.queues],
+        standings=[standing for audit in audits for standing in audit.standings],
+        commands=sum(audit.commands for audit in audits),
+    )
+
+
+def _sent_twice(attempts: Mapping[str, str], ledger: Ledger) -> list[Row]:
+    """At most one request of an attempt ever reached the provider, and of nothing else any."""
+    requests = Counter(
+        row.attempt
+        for row in ledger.rows
+        if row.method == "PATCH"
+        # Unread to the end or not, it had been sent.
+        and (row.kind is Kind.READ or row.fault == Fault.RESET_BEFORE_READ)
+    )
+    return [
+        {
+            "invariant": "one_request_per_attempt",
+            "attempt_id": attempt,
+            "command_id": attempts.get(attempt or ""),
+            "requests": count,
+        }
+        for attempt, count in requests.items()
+        if count > 1 or attempt not in attempts
+    ]
+
+
+def _unended(standings: Sequence[Standing]) -> list[Row]:
+    return [
+        {
+            "invariant": "every_command_ends",
+            "org_id": each.org,
+            "command_id": each.command,
+            "status": each.status,
+        }
+        for each in standings
+        if not each.is_final and each.status != "needs_attention"
+    ]
+
+
+def _disagreeing(played: Sequence[Played], standings: Sequence[Standing]) -> list[Row]:
+    """Whatever receipt a key was given, it was the only one, and it is what stands."""
+    commands = {each.handoff_key: str(each.command) for each in standings}
+    rows: list[Row] = []
+    for each in played:
+        said: dict[str, set[tuple[str, str]]] = {}
+        for receipt in each.receipts:
+            admission, key, command = receipt.split(" ")
+            said.setdefault(key, set()).add((admission, command))
+        rows += [
+            {"invariant": "one_receipt_per_key", "org_id": each.cell.name, "receipts": sorted(found)}
+            for key, found in said.items()
+            if {command for _, command in found} != {commands.get(key, "None")} or len(found) > 1
+        ]
+    return rows
+
+
+def _broken(played: Sequence[Played]) -> list[Row]:
+    return [
+        {"invariant": "every_cell_ends_well", "org_id": each.cell.name, "why": problem}
+        for each in played
+        for problem in each.problems[:1]
+    ]
+
+
+def _with_cell(row: Row, by_org: Mapping[str, Played]) -> Row:
+    played = by_org.get(str(row.get("org_id")))
+    if played is None:
+        return row
+    problems = {"log": played.problems[1:]} if played.problems else {}
+    return {**row, "cell": str(played.cell), **problems}

@@ -1,0 +1,199 @@
+"""
+Which cells there are.
+
+Singles are written down: each point is struck, each fault happens, in both forms. Pairs are drawn:
+two crashes each, from a seed and a number alone, so that any of them can be played again.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+
+from oncefence.simulator.faults import SEEDED_FAULTS, Fault
+from tests.crashgrid.cell import Cell, Story, Thaw, Trap
+from tests.crashgrid.points import (
+    CALLS,
+    CONTEST_VERBS,
+    DISPATCH_VERBS,
+    DOOR_VERBS,
+    END_VERBS,
+    INTERRUPTIONS,
+    LATE_VERBS,
+    LOOKUP_VERBS,
+    LOST_VERBS,
+    POINTS,
+    REJECT_VERBS,
+    SETUP_VERBS,
+    SWEEP_VERBS,
+    Action,
+    is_in_transaction,
+    points_of,
+)
+from tests.support.dialect import Form
+
+CORE = points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *CALLS)
+"""Where the promise is kept or broken: the mark, the sends, and every settling."""
+
+FAULTS_HERE = tuple(fault for fault in Fault if fault is not Fault.REFUSE)
+LOOKUP_FAULTS = tuple(
+    fault for fault in SEEDED_FAULTS if fault not in (Fault.OVERWRITTEN, Fault.LATE_ANSWER)
+)
+
+_FREEZE_AND_SETTLE = Trap(point="send.after_answer", action=Action.FREEZE, is_scripted=True)
+_DIE_UNSETTLED = Trap(point="send.after_request", action=Action.KILL, is_scripted=True)
+_RESTARTS = (
+    "accept_handoff.commit_lost",
+    "start_attempt.commit_lost",
+    "start_attempt.inside",
+    "send.after_request",
+    "settle_attempt.before",
+    "settle_attempt.inside",
+    "settle_lookup.commit_lost",
+)
+
+
+def _verb(point: str) -> str:
+    return point.partition(".")[0]
+
+
+def _single(point: str, action: Action, form: Form, *, thaw: Thaw = Thaw.END) -> dict[str, object]:
+    """The story that comes to the point, with the crash that happens there."""
+    trap = Trap(point=point, action=action)
+    given: dict[str, object] = {"form": form, "traps": (trap,), "thaw": thaw}
+    verb = _verb(point)
+    if verb in SETUP_VERBS:
+        return given | {"story": Story.SETUP}
+    if verb in CONTEST_VERBS:
+        return given | {"story": Story.CONTEST}
+    if verb in REJECT_VERBS:
+        return given | {"story": Story.REJECT}
+    if verb in LATE_VERBS:
+        return given | {"traps": (_FREEZE_AND_SETTLE, trap)}
+    if verb in LOST_VERBS:
+        return given | {"traps": (_DIE_UNSETTLED, trap)}
+    if verb in LOOKUP_VERBS or verb == "lookup_read":
+        return given | {"fault": Fault.RESET_AFTER_COMMIT}
+    return given
+
+
+def _struck_once() -> Iterator[dict[str, object]]:
+    forms = itertools.cycle(Form)
+    for point in POINTS:
+        for form in Form if point in CORE else (next(forms),):
+            yield _single(point, Action.KILL, form)
+        if is_in_transaction(point) and point not in CORE:
+            yield _single(point, Action.CUT, next(forms))
+
+
+def _struck_otherwise() -> Iterator[dict[str, object]]:
+    forms, thaws, interruptions = map(itertools.cycle, (Form, Thaw, INTERRUPTIONS))
+    for point in CORE:
+        yield _single(point, Action.FREEZE, next(forms), thaw=next(thaws))
+        link = Action.CUT if is_in_transaction(point) else Action.DROP
+        yield _single(point, link, next(forms))
+        # Three kinds and two forms go round out of step, so that each meets each.
+        yield _single(point, next(interruptions), next(forms))
+        yield _single(point, next(interruptions), next(forms))
+        next(forms)
+
+
+def _faults() -> Iterator[dict[str, object]]:
+    points = itertools.cycle(
+        ["settle_attempt.before", "send.after_answer", "start_lookup.after", "start_attempt.after"]
+    )
+    for fault in FAULTS_HERE:
+        for form in Form:
+            yield {"form": form, "fault": fault}
+        yield {"fault": fault, "traps": (Trap(point=next(points), action=Action.KILL),)}
+    for form in Form:
+        yield {"form": form, "fault": Fault.REFUSE}
+
+
+def _restarts() -> Iterator[dict[str, object]]:
+    for point, form in zip(_RESTARTS, itertools.cycle(Form), strict=False):
+        yield _single(point, Action.RESTART, form)
+
+
+def _faultless() -> Iterator[dict[str, object]]:
+    for story, form in itertools.product(Story, Form):
+        yield {"story": story, "form": form}
+        yield {"story": story, "form": form}
+
+
+def singles() -> list[Cell]:
+    """Every cell with one crash or none."""
+    given = [
+        *_restarts(),
+        *_faultless(),
+        *_struck_once(),
+        *_struck_otherwise(),
+        *_faults(),
+    ]
+    return [
+        Cell(name=f"single-{number}", **each)  # type: ignore[arg-type]  # made in this file
+        for number, each in enumerate(given)
+    ]
+
+
+# --- pairs ----------------------------------------------------------------------------------
+
+_POINTS_OF = {
+    Story.SETUP: (*points_of(*SETUP_VERBS) * 3, *CORE),
+    Story.CONTEST: (*points_of(*DOOR_VERBS, *CONTEST_VERBS) * 2, *CORE),
+    Story.REJECT: (*points_of("find_admission", "accept_handoff", *REJECT_VERBS) * 4, *CORE),
+    Story.DELIVER: (
+        *points_of(*DOOR_VERBS, *SWEEP_VERBS, *DISPATCH_VERBS, *LATE_VERBS, *LOOKUP_VERBS),
+        *points_of(*LOST_VERBS, *END_VERBS),
+        *CORE * 3,
+    ),
+}
+_ACTIONS = {
+    Action.KILL: 30,
+    Action.FREEZE: 25,
+    Action.DROP: 10,
+    Action.CANCEL: 8,
+    Action.TIME_OUT: 8,
+    Action.TERMINATE: 8,
+}
+# One in three hundred: its cell has a server to itself, which takes time to come back.
+_RESTART_ODDS = 0.003
+
+
+def pair(seed: int, number: int) -> Cell:
+    """The cell that this seed and number stand for."""
+    dice = random.Random(f"{seed}/{number}")
+    story = dice.choices(list(Story), weights=[70, 12, 12, 6])[0]
+    fault = dice.choice(FAULTS_HERE) if dice.random() < 0.6 else None
+    if dice.random() < _RESTART_ODDS:
+        fault = Fault.REFUSE
+    lookup_fault = dice.choice(LOOKUP_FAULTS) if dice.random() < 0.2 else None
+    return Cell(
+        name=f"pair-{seed}-{number}",
+        story=story,
+        form=dice.choice(list(Form)),
+        fault=fault,
+        lookup_fault=lookup_fault,
+        traps=(_drawn(dice, story), _drawn(dice, story)),
+        thaw=dice.choice(list(Thaw)),
+    )
+
+
+def _drawn(dice: random.Random, story: Story) -> Trap:
+    point = dice.choice(_POINTS_OF[story])
+    actions = dict(_ACTIONS)
+    if is_in_transaction(point):
+        actions[Action.CUT] = 20
+    if _verb(point) in SETUP_VERBS:
+        # One operator makes the account; two at once would be two handoffs.
+        actions = {name: odds for name, odds in actions.items() if name in _FOR_OPERATORS}
+    if dice.random() < _RESTART_ODDS:
+        return Trap(point=point, action=Action.RESTART)
+    return Trap(point=point, action=dice.choices(list(actions), weights=actions.values())[0])
+
+
+_FOR_OPERATORS = (Action.KILL, Action.DROP, Action.CUT)
+
+
+def pairs(seed: int, count: int) -> Sequence[Cell]:
+    """That many of them."""
+    return [pair(seed, number) for number in range(count)]

@@ -1,0 +1,63 @@
+"""What all cells share: the account's provider, the two views of it, the keys, and the limits."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from oncefence.catalog.view import IntegrationBindingView
+from oncefence.domain.limits import Limits
+from oncefence.storage.sealing import KeyRing
+from tests.crashgrid.cell import Cell
+from tests.support.dialect import Dialect, Form, shipped_dialect
+
+LIMITS: Final = Limits(time_scale=0.000_05)
+"""The five waits take 1.3 seconds in all, and a lease outlives its send deadline by a tenth."""
+
+SUBJECT: Final = "lead-1"
+TITLE: Final = "Director"
+LOCAL_MS: Final = 400
+REGULAR_MS: Final = 450
+
+_DIALECT = shipped_dialect()
+_SHIPPED_MS = "total_deadline_ms = 8000"
+
+
+def _fast_dialect() -> Dialect:
+    """As shipped, but nobody waits for eight seconds; the lookups neither."""
+    text = _DIALECT.pack_text
+    assert text.count(_SHIPPED_MS) == 2, "the operation and its lookup name their deadlines"
+    return Dialect(
+        pack_name=_DIALECT.pack_name,
+        pack_text=text.replace(_SHIPPED_MS, f"total_deadline_ms = {LOCAL_MS}"),
+        binding_text=_DIALECT.binding_text,
+        token=_DIALECT.token,
+    )
+
+
+FAST_VIEW: Final = _fast_dialect().view(regular_ms=REGULAR_MS)
+REAL_VIEW: Final = _DIALECT.view()
+TOKEN: Final = _DIALECT.token
+RING: Final = KeyRing({"grid-key": secrets.token_bytes(32)})
+"""Made before the forks, so that every process of a run has the same."""
+
+
+def view_of(cell: Cell) -> IntegrationBindingView:
+    """The view that the cell's account is bound by."""
+    # Where nothing goes wrong nothing may be unknown, however busy this machine is.
+    return REAL_VIEW if cell.is_faultless else FAST_VIEW
+
+
+def operation_of(form: Form) -> str:
+    """The operation that runs in `form`."""
+    return _DIALECT.operation_of(form)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What was made for one cell before its first life."""
+
+    org: str
+    contact: str
+    base_url: str
+    credential: str | None
+    """None where the story makes the account itself."""

@@ -1,0 +1,86 @@
+"""Rows of every table, by the names under which the cases of the guards know them."""
+
+from oncefence.domain.effect import Outcome
+from oncefence.domain.lookup import Verdict
+from tests.storage.lifecycle_rows import CLAIM
+from tests.support.world import World, an_end
+
+
+async def facts(world: World, other: World) -> dict[str, str]:
+    """Rows of every table, by the names that the cases use for them."""
+    pending = await world.accept_command("lead-pending")
+    behind = await world.accept_command("lead-pending", title="Head")
+    running, opened = await world.a_running_command("lead-running")
+    waiting = await world.accept_command("lead-waiting")
+    unsent = await world.start(waiting)
+    await world.settle(unsent, Outcome.RETRYABLE_PRE_DISPATCH)
+    succeeded = await world.accept_command("lead-succeeded")
+    await world.settle(await world.start(succeeded), Outcome.ACCEPTED)
+    lost, lost_attempt, looking = await world.an_unknown_command("lead-lost")
+    await world.tell(lost_attempt, an_end(Outcome.ACCEPTED))
+    behind_doubt = await world.accept_command("lead-lost", title="Head")
+    _, other_lost, _ = await world.an_unknown_command("lead-other-lost")
+    await world.tell(other_lost, an_end(Outcome.RETRYABLE_PRE_DISPATCH))
+    _, attended, attended_lookup = await world.an_unknown_command("lead-attended")
+    await world.look(attended_lookup, Verdict.INCONCLUSIVE)
+    await world.look(attended_lookup, Verdict.UNUSABLE)
+    await world.tell(attended, an_end(Outcome.ACCEPTED))
+    held = await world.accept_command("lead-held")
+    await world.sql(
+        f"UPDATE oncefence.work_items SET state = 'processing', via = 'claim', {CLAIM}"
+        " WHERE org_id = :org AND work_id = :work",
+        work=held.work,
+    )
+    fenced = await world.accept_command("lead-fenced")
+    await world.sql(
+        "UPDATE oncefence.work_items SET state = 'awaiting_legacy_outcome', via = 'rollback_fence',"
+        " rollback_fence_id = gen_random_uuid() WHERE org_id = :org AND work_id = :work",
+        work=fenced.work,
+    )
+    rejected = await world.offer("lead-rejected")
+    await world.reject(rejected)
+    await world.sql(
+        "INSERT INTO oncefence.handoff_conflicts (org_id, conflict_id, handoff_key, field, verb,"
+        " offered_outbox_id, offered_payload_address) SELECT org_id, gen_random_uuid(),"
+        " handoff_key, 'outbox id', 'accept', 'x', payload_address FROM oncefence.handoffs"
+        " WHERE org_id = :org LIMIT 1"
+    )
+    await world.sql(
+        "INSERT INTO oncefence.work_nudges SELECT org_id, work_id, run_after, 0, 1, run_after"
+        " FROM oncefence.work_items WHERE org_id = :org AND work_id = :work",
+        work=pending.work,
+    )
+    evidence = await world.sql(
+        "SELECT evidence_id, attempt_id FROM oncefence.attempt_evidence WHERE org_id = :org"
+    )
+    evidence_of = {row.attempt_id: str(row.evidence_id) for row in evidence}
+    prefix = str(rejected.key).rsplit(".", 1)[0]
+    return {
+        "org": world.org,
+        "new": "00000000-0000-8000-8000-0000000000ff",
+        "pending": str(pending.work),
+        "pending_command": str(pending.command),
+        "pending_execution": str(pending.execution),
+        "behind": str(behind.work),
+        "running": str(running.work),
+        "running_command": str(running.command),
+        "running_execution": str(running.execution),
+        "open": str(opened.attempt),
+        "waiting": str(waiting.work),
+        "unsent_attempt": str(unsent.attempt),
+        "succeeded": str(succeeded.work),
+        "dead": str(lost.work),
+        "lost": str(lost_attempt.attempt),
+        "looking": str(looking),
+        "behind_doubt": str(behind_doubt.work),
+        "held": str(held.work),
+        "fenced": str(fenced.work),
+        "answer_evidence": evidence_of[lost_attempt.attempt],
+        "other_lost": str(other_lost.attempt),
+        "other_unsent_evidence": evidence_of[other_lost.attempt],
+        "accepted_key": str(pending.handover.key),
+        "rejected_key": str(rejected.key),
+        "prefix": prefix,
+        "other_prefix": prefix.replace(world.org, other.org),
+        "where_link": f"WHERE org_id = '{world.org}' AND subject = 'lead-pending'",
+    }
