@@ -51,6 +51,7 @@ from oncefence.storage.phases.reject_handoff import reject_handoff
 from oncefence.storage.phases.stage_payload import stage_payload
 from tests.crashgrid.board import Board
 from tests.crashgrid.cell import Cell, Story
+from tests.crashgrid.ground import Ground
 from tests.crashgrid.points import Action
 from tests.crashgrid.world import (
     LIMITS,
@@ -58,7 +59,6 @@ from tests.crashgrid.world import (
     SUBJECT,
     TITLE,
     TOKEN,
-    Ground,
     operation_of,
     view_of,
 )
@@ -125,7 +125,12 @@ class Life:
     """One process of a cell."""
 
     def __init__(
-        self, cell: Cell, ground: Ground, board: Board, engine: AsyncEngine, say: Callable[[str], None]
+        self,
+        cell: Cell,
+        ground: Ground,
+        board: Board,
+        engine: AsyncEngine,
+        say: Callable[[str], None],
     ) -> None:
         announcer = _Announcer()
         self._cell = cell
@@ -291,9 +296,7 @@ class Life:
         assert again.command == receipt.command, "a repeat finds the first"
         await self._doors.tell(again)
         other = self._handover(caller, OTHER_PAYLOAD)
-        await _refused(
-            HandoffConflict, accept_handoff(self._engine, RING, caller, other, LIMITS)
-        )
+        await _refused(HandoffConflict, accept_handoff(self._engine, RING, caller, other, LIMITS))
         foreign = Handover(
             key=EffectHandoffKey.for_outbox(scope_of(f"{self._ground.org}-other"), OUTBOX),
             outbox=OUTBOX,
@@ -349,9 +352,7 @@ class Life:
             as_of=self._now(),
         )
         try:
-            result: RunResult = await self._awaiting(
-                lambda: self._handlers[state.family](request)
-            )
+            result: RunResult = await self._awaiting(lambda: self._handlers[state.family](request))
         except ApplicationError as error:
             if error.type != StoreUnavailable.__name__:
                 raise

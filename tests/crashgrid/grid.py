@@ -22,8 +22,10 @@ from oncefence.app.local_postgres import DATABASE, LocalPostgres
 from oncefence.simulator.ledger import Ledger, read_ledger
 from tests.crashgrid.cell import Cell
 from tests.crashgrid.companion import Findings
+from tests.crashgrid.ground import Servers
 from tests.crashgrid.oracle import Verdict, judge
-from tests.crashgrid.slot import Played, Servers, Slot, die, die_with_parent
+from tests.crashgrid.slot import Played, Slot, die, die_with_parent
+from tests.crashgrid.warming import AimedEngine, warmed_engine
 from tests.providers.simulated import Simulated, simulator_at
 from tests.support import servers
 
@@ -56,8 +58,6 @@ class _Report:
 def run(cells: Sequence[Cell], *, slots: int = SLOTS) -> Run:
     """Play all cells and judge them."""
     began = time.monotonic()
-    gc.collect()
-    gc.freeze()
     apart = [cell for cell in cells if cell.needs_own_servers]
     together = [cell for cell in cells if not cell.needs_own_servers]
     with _folder() as folder:
@@ -67,13 +67,16 @@ def run(cells: Sequence[Cell], *, slots: int = SLOTS) -> Run:
         with _servers(folder / "together") as (postgres, simulator):
             # One file position, shared by all slots, says which cell is next.
             queue = _queue(folder, len(together))
+            aimed = _ready_to_fork(postgres, folder)
             for number in range(min(slots, len(together))):
                 name = f"slot-{number}"
                 here = _database(postgres, simulator, name.replace("-", "_"))
                 pids[name] = _fork(
                     folder,
                     name,
-                    lambda name=name, here=here: _play(together, queue, here, folder, name),  # type: ignore[misc]  # bound for this round
+                    lambda place=folder / name, here=here: _play(  # type: ignore[misc]  # bound now
+                        Slot(here, aimed, place), together, queue
+                    ),
                 )
             _await(pids, folder)
         worlds = [
@@ -147,14 +150,21 @@ def _fork(folder: Path, name: str, play: Callable[[], None]) -> int:
     return pid
 
 
-def _play(
-    cells: Sequence[Cell], queue: int, here: Servers, folder: Path, name: str
-) -> None:
-    slot = Slot(here, folder, name)
+def _ready_to_fork(postgres: LocalPostgres, folder: Path) -> AimedEngine:
+    # At a provider of its own: what happens here is no cell, and stands in no cell's ledger.
+    with simulator_at(folder / "warming.jsonl") as simulator:
+        aimed = warmed_engine(_database(postgres, simulator, "warming"))
+    # Nothing of all this is garbage, and looking at it would only copy it in every life.
+    gc.collect()
+    gc.freeze()
+    return aimed
+
+
+def _play(slot: Slot, cells: Sequence[Cell], queue: int) -> None:
     played = []
     while number := os.read(queue, _NUMBER_BYTES):
         played.append(slot.play(cells[int.from_bytes(number)]))
-    _leave(slot, played, folder, name)
+    _leave(slot, played)
 
 
 def _play_apart(cells: Sequence[Cell], folder: Path) -> None:
@@ -164,14 +174,15 @@ def _play_apart(cells: Sequence[Cell], folder: Path) -> None:
             postgres.kill()
             postgres.start()
 
-        slot = Slot(_database(postgres, simulator, "apart", restart), folder, "apart")
-        _leave(slot, [slot.play(cell) for cell in cells], folder, "apart")
+        here = _database(postgres, simulator, "apart", restart)
+        slot = Slot(here, AimedEngine(here.database_url), folder / "apart")
+        _leave(slot, [slot.play(cell) for cell in cells])
 
 
-def _leave(slot: Slot, played: Sequence[Played], folder: Path, name: str) -> None:
+def _leave(slot: Slot, played: Sequence[Played]) -> None:
     report = _Report(played=played, findings=slot.findings())
     slot.close()
-    (folder / f"{name}.report").write_bytes(pickle.dumps(report))
+    slot.place.with_suffix(".report").write_bytes(pickle.dumps(report))
 
 
 def _queue(folder: Path, count: int) -> int:

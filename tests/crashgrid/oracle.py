@@ -58,9 +58,7 @@ def judge(worlds: Iterable[tuple[Sequence[Played], Sequence[Findings], Ledger]])
     )
 
 
-def _judge_world(
-    played: Sequence[Played], findings: Sequence[Findings], ledger: Ledger
-) -> Verdict:
+def _judge_world(played: Sequence[Played], findings: Sequence[Findings], ledger: Ledger) -> Verdict:
     audit = _joined([each.audit for each in findings])
     attempts = {attempt: command for each in findings for attempt, command in each.attempts.items()}
     by_org = {each.cell.name: each for each in played}
@@ -75,9 +73,7 @@ def _judge_world(
     unknowns = [each for each in audit.standings if each.was_unknown]
     faultless = [each for each in audit.standings if by_org[each.org].cell.is_faultless]
     # A person's later edit hides what was written, and no lookup can tell what it was.
-    lookupable = [
-        each for each in unknowns if by_org[each.org].cell.fault is not Fault.OVERWRITTEN
-    ]
+    lookupable = [each for each in unknowns if by_org[each.org].cell.fault is not Fault.OVERWRITTEN]
     return Verdict(
         cells=len(played),
         lives=sum(each.lives for each in played),
@@ -151,7 +147,11 @@ def _disagreeing(played: Sequence[Played], standings: Sequence[Standing]) -> lis
             admission, key, command = receipt.split(" ")
             said.setdefault(key, set()).add((admission, command))
         rows += [
-            {"invariant": "one_receipt_per_key", "org_id": each.cell.name, "receipts": sorted(found)}
+            {
+                "invariant": "one_receipt_per_key",
+                "org_id": each.cell.name,
+                "receipts": sorted(found),
+            }
             for key, found in said.items()
             if {command for _, command in found} != {commands.get(key, "None")} or len(found) > 1
         ]

@@ -58,7 +58,13 @@ class Step(StrEnum):
 INTERRUPTIONS = (Action.CANCEL, Action.TIME_OUT, Action.TERMINATE)
 
 SETUP_VERBS = ("register_runtime", "add_principal_binding", "publish_view", "adopt_link")
-DOOR_VERBS = ("authenticate", "stage_payload", "resolve_handoff", "find_admission", "accept_handoff")
+DOOR_VERBS = (
+    "authenticate",
+    "stage_payload",
+    "resolve_handoff",
+    "find_admission",
+    "accept_handoff",
+)
 CONTEST_VERBS = ("find_live_dispatch", "record_conflict", "refuse_scope")
 REJECT_VERBS = ("reject_handoff",)
 DISPATCH_VERBS = ("start_attempt", "read_view", "settle_attempt", "find_successors")
@@ -157,16 +163,12 @@ def verbs_in(source: str) -> set[str]:
 def transactions_outside_of_run_phase(source: str) -> list[str]:
     """Functions that open a connection, although no `run_phase` runs them."""
     module = ast.parse(source)
-    run = {
-        ast.unparse(call.args[1]) for call in _calls(module, "run_phase") if len(call.args) > 1
-    }
+    run = {ast.unparse(call.args[1]) for call in _calls(module, "run_phase") if len(call.args) > 1}
     return [
         function.name
         for function in _functions(module)
         if function.name not in run
-        and any(
-            isinstance(node, ast.AsyncWith) and _opens(node) for node in _own_nodes(function)
-        )
+        and any(isinstance(node, ast.AsyncWith) and _opens(node) for node in _own_nodes(function))
     ]
 
 

@@ -77,7 +77,11 @@ class Line:
     """One listening port, for one life at a time."""
 
     def __init__(
-        self, control: socket.socket, target: tuple[str, int], board: Board, say: Callable[[str], None]
+        self,
+        control: socket.socket,
+        target: tuple[str, int],
+        board: Board,
+        say: Callable[[str], None],
     ) -> None:
         self._control = control
         self._target = target
@@ -161,7 +165,6 @@ class Line:
 def action_of(number: int) -> Action:
     """The action that the board names by its number."""
     return _ACTIONS[number]
-
 
 
 class _Connection:

@@ -21,31 +21,20 @@ from typing import Any
 
 from sqlalchemy.engine import make_url
 
-from oncefence.storage.engine import make_engine
 from tests.crashgrid.board import Board
 from tests.crashgrid.cell import Cell, Story, Thaw
 from tests.crashgrid.companion import Companion, Findings
 from tests.crashgrid.driver import Exit, Life, Role
+from tests.crashgrid.ground import Ground, Servers
 from tests.crashgrid.points import Action
 from tests.crashgrid.proxy import LINES, LineEnd
 from tests.crashgrid.striking import Striker
-from tests.crashgrid.world import Ground
+from tests.crashgrid.warming import AimedEngine
 
 _CELL_SECONDS_MAX = 40.0
 _LIVES_MAX = 30
 _POLL_SECONDS = 0.25
 _PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Servers:
-    """Where a slot's database and provider are."""
-
-    database_url: str
-    provider_port: int
-    admin_port: int
-    restart_database: Callable[[], None] | None = None
-    """Of the slot that has servers of its own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,9 +72,11 @@ def die(code: int) -> None:
 class Slot:
     """One place in which cells are played; no event loop and no connection is in its process."""
 
-    def __init__(self, servers: Servers, folder: Path, name: str) -> None:
+    def __init__(self, servers: Servers, aimed: AimedEngine, place: Path) -> None:
         self._servers = servers
-        self._log_path = folder / f"{name}.log"
+        self._aimed = aimed
+        self.place = place
+        self._log_path = place.with_suffix(".log")
         self._log_path.touch()
         self._log_size = 0
         self._board = Board()
@@ -105,12 +96,11 @@ class Slot:
     # --- the companion ----------------------------------------------------------------------
 
     def _open_companion(self) -> None:
-        controls = [
-            socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(LINES)
-        ]
+        controls = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(LINES)]
         listeners = [socket.create_server(("127.0.0.1", 0), backlog=64) for _ in range(LINES)]
         self._lines = [
-            (listener.getsockname()[1], end) for listener, (end, _) in zip(listeners, controls, strict=True)
+            (listener.getsockname()[1], end)
+            for listener, (end, _) in zip(listeners, controls, strict=True)
         ]
         self._talk, far = socket.socketpair()
         self._companion = os.fork()
@@ -118,9 +108,7 @@ class Slot:
             self._in_child(
                 lambda: asyncio.run(
                     Companion(
-                        url=self._servers.database_url,
-                        provider_port=self._servers.provider_port,
-                        admin_port=self._servers.admin_port,
+                        servers=self._servers,
                         board=self._board,
                         talk=far,
                         controls=[end for _, end in controls],
@@ -278,8 +266,7 @@ class Slot:
 
     async def _live(self, cell: Cell, ground: Ground, role: Role, number: int) -> int:
         port, control = self._lines[number]
-        url = make_url(self._servers.database_url).set(port=port)
-        engine = make_engine(url.render_as_string(hide_password=False), size=4)
+        engine = self._aimed.aim(make_url(self._servers.database_url).set(port=port))
 
         def say(word: str) -> None:
             # Whose part it is belongs to what is said of taking over.

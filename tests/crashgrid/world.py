@@ -1,7 +1,6 @@
 """What all cells share: the account's provider, the two views of it, the keys, and the limits."""
 
 import secrets
-from dataclasses import dataclass
 from typing import Final
 
 from oncefence.catalog.view import IntegrationBindingView
@@ -50,14 +49,3 @@ def view_of(cell: Cell) -> IntegrationBindingView:
 def operation_of(form: Form) -> str:
     """The operation that runs in `form`."""
     return _DIALECT.operation_of(form)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What was made for one cell before its first life."""
-
-    org: str
-    contact: str
-    base_url: str
-    credential: str | None
-    """None where the story makes the account itself."""

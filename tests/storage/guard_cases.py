@@ -184,17 +184,6 @@ CHECKS = (
         "lookups_count_from_one", copy("lookups", f"WHERE {ORG}", lookup_id="$new", **{"try": 0})
     ),
     check("sealed_kind_is_known", copy("sealed_payloads", f"WHERE {ORG}", kind="x")),
-    check(
-        "public_keys_are_ed25519",
-        copy(
-            "runtime_work_bindings",
-            f"WHERE {ORG}",
-            work_binding_id="$new",
-            capability="other",
-            credential_hash="\\x00",
-            public_key="\\x00",
-        ),
-    ),
 )
 
 UNIQUES = (

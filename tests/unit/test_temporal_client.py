@@ -6,7 +6,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from temporalio.client import Client
 
 from oncefence.app.problems import KERNEL_REFUSALS, TITLES
-from oncefence.app.temporal_client import REFUSALS, TemporalRuntimeClient
+from oncefence.app.temporal_answers import REFUSALS
+from oncefence.app.temporal_client import TemporalRuntimeClient
 from tests.support.world import scope_of
 
 

@@ -40,8 +40,7 @@ class FrozenShelf(ViewShelf):
 async def take_for_dead(world: ProviderWorld, accepted: Accepted) -> None:
     """The starter's lease ends, and somebody settles its attempt as lost."""
     await world.expire_lease(accepted.work)
-    lost = await world.settle_as_lost(accepted.work)
-    assert lost.lookup_work is not None
+    assert await world.settle_as_lost(accepted.work) is not None
     assert await world.status(accepted) == "unknown"
 
 

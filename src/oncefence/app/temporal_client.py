@@ -14,9 +14,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from http import HTTPStatus
 from typing import Final, TypeVar
-from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from temporalio.client import (
@@ -26,19 +24,15 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from oncefence.activities.contracts import HandoffReceipt, SignedHandover, SignedRejection
 from oncefence.app.door_answers import DoorUnavailable, HandoffRefused
+from oncefence.app.temporal_answers import REFUSALS, read_receipt, refuse_failure
 from oncefence.domain.command import Receipt
-from oncefence.domain.errors import (
-    HandoffAlreadyRejected,
-    HandoffConflict,
-    HandoffKeyMalformed,
-)
-from oncefence.domain.handoff import Admission, EffectHandoffKey, TrustedRuntimeWorkScope
-from oncefence.domain.ids import CommandId, ExecutionId, OutboxId, PayloadDigest
+from oncefence.domain.errors import HandoffKeyMalformed
+from oncefence.domain.handoff import EffectHandoffKey, TrustedRuntimeWorkScope
+from oncefence.domain.ids import OutboxId, PayloadDigest
 from oncefence.domain.signature import (
     HandoffClaim,
     HandoffMessageMalformed,
@@ -50,7 +44,6 @@ from oncefence.workflows.handoff import (
     ACCEPT,
     ACCEPT_WITHOUT_RECEIPT,
     HANDOFF_WORKFLOW,
-    NO_ANSWER,
     REJECT_IF_UNACCEPTED,
     handoff_workflow_id,
 )
@@ -65,9 +58,6 @@ T = TypeVar("T")
 Pause = Callable[[float], Awaitable[None]]
 SignedMessage = SignedHandover | SignedRejection
 
-# The failures that say nothing about the handoff: a silent store, an activity without an end, a
-# workflow that was closed while it was asked.
-_UNANSWERED: Final = frozenset(("StoreUnavailable", NO_ANSWER, "AcceptedUpdateCompletedWorkflow"))
 # Asking again changes none of these.
 _POINTLESS: Final = frozenset(
     (
@@ -77,20 +67,6 @@ _POINTLESS: Final = frozenset(
         RPCStatusCode.UNIMPLEMENTED,
     )
 )
-
-# Temporal carries the class of a refusal; what it means is said here, in the words and under
-# the codes of the other doors.
-REFUSALS: Final[dict[str, tuple[HTTPStatus, str]]] = {
-    "ScopeRefused": (HTTPStatus.FORBIDDEN, "scope_refused"),
-    "HandoffConflict": (HTTPStatus.CONFLICT, "handoff_conflict"),
-    "HandoffAlreadyRejected": (HTTPStatus.CONFLICT, "handoff_already_rejected"),
-    "HandoffKeyMalformed": (HTTPStatus.UNPROCESSABLE_ENTITY, "handoff_key_malformed"),
-    "NoSuchTarget": (HTTPStatus.UNPROCESSABLE_ENTITY, "no_such_target"),
-    "PayloadRefused": (HTTPStatus.UNPROCESSABLE_ENTITY, "payload_refused"),
-    "UnknownOperation": (HTTPStatus.UNPROCESSABLE_ENTITY, "unknown_operation"),
-    "HandoffMessageMalformed": (HTTPStatus.UNPROCESSABLE_ENTITY, "body_invalid"),
-}
-_ELSEWHERE: Final = "hand it over through HTTP to be told more, or look at what is registered"
 
 
 class TemporalRuntimeClient:
@@ -235,7 +211,7 @@ class TemporalRuntimeClient:
             )
             return answer
 
-        return _read_receipt(verb, key, await self._until_answered(verb, str(key), ask))
+        return read_receipt(verb, key, await self._until_answered(verb, str(key), ask))
 
     async def _until_answered(self, verb: str, key: str, ask: Callable[[], Awaitable[T]]) -> T:
         clock = asyncio.get_running_loop().time
@@ -254,7 +230,7 @@ class TemporalRuntimeClient:
                     raise error.__cause__ from None
                 reason = "no answer in time"
             except WorkflowUpdateFailedError as error:
-                reason = _refuse(verb, key, error)
+                reason = refuse_failure(verb, key, error)
             except RPCError as error:
                 reason = error.status.name
                 is_final = error.status in _POINTLESS
@@ -272,63 +248,6 @@ def _claim(verb: HandoffVerb, **members: str) -> HandoffClaim:
         raise HandoffRefused(
             code=code, detail=f"{error}; nothing was sent", status=status
         ) from None
-
-
-def _refuse(verb: str, key: str, error: WorkflowUpdateFailedError) -> str:
-    """
-    Why there is no answer yet.
-
-    Raises:
-        HandoffRefused: There is one, and it is no.
-        DoorUnavailable: What failed is none of the door's failures.
-    """
-    cause = error.cause
-    kind = cause.type if isinstance(cause, ApplicationError) else None
-    if kind in _UNANSWERED:
-        return str(kind)
-    if not isinstance(cause, ApplicationError) or kind not in REFUSALS:
-        reason = f"it failed by {kind or type(cause).__name__}"
-        raise DoorUnavailable(verb=verb, reason=reason) from None
-    status, code = REFUSALS[kind]
-    word = next((str(word) for word in cause.details), "")
-    raise HandoffRefused(code=code, detail=_detail(kind, word, key, cause), status=status) from None
-
-
-def _detail(kind: str, word: str, key: str, cause: ApplicationError) -> str:
-    match kind:
-        case "ScopeRefused":
-            return (
-                "the signature is not one of the work binding that the handoff key names, or "
-                "that binding is not registered with a public key"
-            )
-        case "HandoffConflict":
-            return str(HandoffConflict(field=word))
-        case "HandoffAlreadyRejected":
-            return str(HandoffAlreadyRejected(handoff_key=key))
-        case "NoSuchTarget" if word == "payload":
-            return "no payload of this digest: put its bytes first, PUT /v1/payloads/{digest}"
-        case "NoSuchTarget":
-            return f"no {word} of the name that the handoff gives; {_ELSEWHERE}"
-        case "PayloadRefused":
-            return f"the payload cannot become an exact request; {_ELSEWHERE}"
-        case "UnknownOperation":
-            return f"no binding has the operation; {_ELSEWHERE}"
-        case _:
-            # The form is judged before anything is kept, and that answer alone carries a text.
-            return cause.message
-
-
-def _read_receipt(verb: str, key: EffectHandoffKey, found: HandoffReceipt) -> Receipt:
-    if found.handoff_key != str(key):
-        raise DoorUnavailable(verb=verb, reason="the answer is about another handoff key")
-    return Receipt(
-        admission=Admission(found.admission),
-        key=key,
-        admitted_at=found.admitted_at,
-        is_new=found.is_new,
-        command=None if found.command_id is None else CommandId(UUID(found.command_id)),
-        execution=None if found.execution_id is None else ExecutionId(UUID(found.execution_id)),
-    )
 
 
 def _pause_seconds(tries: int) -> float:

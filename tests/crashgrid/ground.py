@@ -1,0 +1,110 @@
+"""What a cell stands on before its first life: an account, a record, and the provider's rules."""
+
+import http.client
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from oncefence.domain.ids import OrgId
+from oncefence.domain.redaction import Secret
+from oncefence.simulator.faults import Fault
+from oncefence.storage.phases.add_principal_binding import add_principal_binding
+from oncefence.storage.phases.adopt_link import adopt_link
+from oncefence.storage.phases.publish_view import publish_view
+from oncefence.storage.phases.register_runtime import register_runtime
+from tests.crashgrid.cell import Cell, Story
+from tests.crashgrid.world import RING, SUBJECT, TOKEN, operation_of, view_of
+from tests.support.world import INSTALLATION, scope_of
+
+_FIRST_CONTACT = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """Where a slot's database and provider are."""
+
+    database_url: str
+    provider_port: int
+    admin_port: int
+    restart_database: Callable[[], None] | None = None
+    """Of the slot that has servers of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What was made for one cell."""
+
+    org: str
+    contact: str
+    base_url: str
+    credential: str | None
+    """None where the story makes the account itself."""
+
+
+async def make_ground(engine: AsyncEngine, servers: Servers, cell: Cell) -> Ground:
+    """An org, a record of its own and an account; without the latter where an operator comes."""
+    contact = str(_FIRST_CONTACT + int(cell.name.rsplit("-", 1)[-1]))
+    _tell(servers, "/contacts", {"id": contact, "properties": {"jobtitle": "before"}})
+    rules = _rules(cell, contact)
+    if rules:
+        _tell(servers, "/script", rules)
+    ground = Ground(
+        org=cell.name,
+        contact=contact,
+        base_url=f"http://127.0.0.1:{servers.provider_port}",
+        credential=None,
+    )
+    if cell.story is Story.SETUP:
+        return ground
+    org, view = OrgId(ground.org), view_of(cell)
+    operation = view.operation(operation_of(cell.form))
+    credential = await register_runtime(engine, RING, scope_of(org), actor="grid")
+    await publish_view(engine, org, INSTALLATION, view, actor="grid")
+    await add_principal_binding(
+        engine,
+        RING,
+        org,
+        name=view.principal,
+        provider=view.pack,
+        base_url=ground.base_url,
+        is_local=True,
+        token=Secret(TOKEN),
+        actor="grid",
+    )
+    await adopt_link(
+        engine,
+        org,
+        binding_name=view.principal,
+        local_object=operation.local_object,
+        subject=SUBJECT,
+        remote_object=operation.remote_object,
+        remote_id=ground.contact,
+        actor="grid",
+    )
+    return replace(ground, credential=credential)
+
+
+def _tell(servers: Servers, path: str, body: object) -> None:
+    # Blocking, and short: nothing of this slot happens while its ground is made.
+    connection = http.client.HTTPConnection("127.0.0.1", servers.admin_port, timeout=10)
+    try:
+        connection.request("POST", path, json.dumps(body).encode())
+        answer = connection.getresponse()
+        said = answer.read().decode()
+        assert answer.status == 201, said
+    finally:
+        connection.close()
+
+
+def _rules(cell: Cell, contact: str) -> list[dict[str, object]]:
+    rules: list[dict[str, object]] = []
+    if cell.fault is Fault.REFUSE:
+        # Nobody knows at accept what a connection will ask for, so it is not told of whom.
+        rules.append({"fault": cell.fault.value})
+    elif cell.fault is not None:
+        rules.append({"fault": cell.fault.value, "contact": contact})
+    if cell.lookup_fault is not None:
+        rules.append({"fault": cell.lookup_fault.value, "contact": contact, "method": "GET"})
+    return rules
