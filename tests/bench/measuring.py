@@ -57,9 +57,13 @@ async def measure_rate(
             ends.append(perf_counter())
 
     before = cpu_seconds(processes)
-    async with asyncio.TaskGroup() as group:
-        for _ in range(in_flight):
-            group.create_task(again_and_again())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(in_flight):
+                group.create_task(again_and_again())
+    except ExceptionGroup as errors:
+        # They fail together, and for one reason.
+        raise errors.exceptions[0] from None
     after = cpu_seconds(processes)
 
     counted = sum(opens_at <= end <= closes_at for end in ends)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from oncefence.simulator.faults import Fault
-from tests.crashgrid.points import Action
+from tests.crashgrid.points import Action, is_in_transaction
 from tests.support.dialect import Form
 
 
@@ -59,6 +59,13 @@ class Cell:
     def is_faultless(self) -> bool:
         """Nothing goes wrong in it, so nothing may be left in doubt."""
         return not self.traps and self.fault is None and self.lookup_fault is None
+
+    @property
+    def needs_line(self) -> bool:
+        """Something strikes on the way to the database, and not in the life itself."""
+        return any(
+            trap.action is Action.DROP or is_in_transaction(trap.point) for trap in self.traps
+        )
 
     @property
     def needs_own_servers(self) -> bool:

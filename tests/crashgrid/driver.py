@@ -73,6 +73,7 @@ OUTBOX = OutboxId("outbox-1")
 
 _FINAL = ("succeeded", "failed", "cancelled", "needs_attention")
 _PAUSE_SECONDS = 0.02
+_LOOK_AGAIN_SECONDS = 0.2
 _DRAIN_SECONDS = 10.0
 _STATE = text(
     """
@@ -333,18 +334,18 @@ class Life:
             due = (state.run_after - self._now()).total_seconds()
             if state.state != "processing" and due > 0:
                 await self._rest(state.family, due)
-            elif not await self._run(state):
-                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                await asyncio.sleep(await self._run(state))
 
     async def _rest(self, family: str, seconds: float) -> None:
         if family == "effect.dispatch":
             # Nothing at the provider changes by waiting: the next attempt may as well be now.
             self._board.skip(seconds)
         else:
-            await asyncio.sleep(min(seconds, 0.05))
+            await asyncio.sleep(min(seconds, _LOOK_AGAIN_SECONDS))
 
-    async def _run(self, state: Any) -> bool:
-        """Run the item; whether something came of it."""
+    async def _run(self, state: Any) -> float:
+        """Run the item; how long there is nothing to do then, in seconds."""
         request = RunRequest(
             org_id=self._ground.org,
             work_id=str(state.work_id),
@@ -356,10 +357,14 @@ class Life:
         except ApplicationError as error:
             if error.type != StoreUnavailable.__name__:
                 raise
-            return False
+            return _PAUSE_SECONDS
         if result.verdict == "attempt_lost":
             self._say("lost")
-        return result.step not in (Next.IN_FLIGHT, Next.BLOCKED)
+        if result.step is Next.IN_FLIGHT and result.until is not None:
+            # A lease ends in real time. Whoever holds it may be done before.
+            left = (result.until - datetime.now(UTC)).total_seconds()
+            return min(max(left, 0.0) + 0.002, _LOOK_AGAIN_SECONDS)
+        return 0.0
 
     async def _state(self, receipt: Receipt) -> Any:
         while True:

@@ -35,6 +35,8 @@ _SETTINGS = {
     # No cell is a power cut.
     "fsync": "off",
     "full_page_writes": "off",
+    "autovacuum": "off",
+    "jit": "off",
     "max_connections": "400",
     # Every life makes its connections anew, and this is most of what one costs.
     "scram_iterations": "1",

@@ -77,24 +77,23 @@ def _single(point: str, action: Action, form: Form, *, thaw: Thaw = Thaw.END) ->
 
 
 def _struck_once() -> Iterator[dict[str, object]]:
-    forms = itertools.cycle(Form)
+    forms, links = itertools.cycle(Form), itertools.cycle([Action.KILL, Action.CUT])
     for point in POINTS:
-        for form in Form if point in CORE else (next(forms),):
-            yield _single(point, Action.KILL, form)
-        if is_in_transaction(point) and point not in CORE:
-            yield _single(point, Action.CUT, next(forms))
+        if point in CORE:
+            for form in Form:
+                yield _single(point, Action.KILL, form)
+        else:
+            action = next(links) if is_in_transaction(point) else Action.KILL
+            yield _single(point, action, next(forms))
 
 
 def _struck_otherwise() -> Iterator[dict[str, object]]:
     forms, thaws, interruptions = map(itertools.cycle, (Form, Thaw, INTERRUPTIONS))
     for point in CORE:
+        # Three crashes a point and two forms: the form of each changes from point to point.
         yield _single(point, Action.FREEZE, next(forms), thaw=next(thaws))
-        link = Action.CUT if is_in_transaction(point) else Action.DROP
-        yield _single(point, link, next(forms))
-        # Three kinds and two forms go round out of step, so that each meets each.
+        yield _single(point, Action.CUT if is_in_transaction(point) else Action.DROP, next(forms))
         yield _single(point, next(interruptions), next(forms))
-        yield _single(point, next(interruptions), next(forms))
-        next(forms)
 
 
 def _faults() -> Iterator[dict[str, object]]:

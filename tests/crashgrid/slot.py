@@ -266,7 +266,8 @@ class Slot:
 
     async def _live(self, cell: Cell, ground: Ground, role: Role, number: int) -> int:
         port, control = self._lines[number]
-        engine = self._aimed.aim(make_url(self._servers.database_url).set(port=port))
+        url = make_url(self._servers.database_url)
+        engine = self._aimed.aim(url.set(port=port) if cell.needs_line else url)
 
         def say(word: str) -> None:
             # Whose part it is belongs to what is said of taking over.

@@ -9,6 +9,7 @@ from tests.storage.guard_statements import (
     LIVE,
     NO_GRANT,
     ORG,
+    PREPARED,
     attempt,
     change,
     check,
@@ -19,7 +20,9 @@ from tests.storage.guard_statements import (
     item,
     leave,
     look_again,
+    look_at,
     move,
+    not_found,
     open_attempt,
     said,
     settle,
@@ -168,13 +171,23 @@ CHECKS = (
     check("unknown_may_have_applied", settle("open", "'OUTCOME_UNKNOWN'", "false")),
     check(
         "only_doubt_is_disposed",
-        change("effect_attempts", "disposition = 'person'", attempt("unsent_attempt")),
+        change("effect_attempts", "disposition = 'person'", attempt("retried")),
         what="not in doubt",
     ),
     check(
         "only_doubt_is_disposed",
         change("effect_attempts", "disposition = 'person'", attempt("open")),
         what="still open",
+    ),
+    check(
+        "only_replays_are_superseded",
+        change("effect_attempts", "superseded_by = '$open'", attempt("lost")),
+    ),
+    check(
+        "unstarted_is_never_in_doubt",
+        claim("pending"),
+        open_attempt("pending", **PREPARED),
+        settle_all("pending", "'REPLAY_SAFE_RETRY'", "true"),
     ),
     check(
         "evidence_kind_is_known",
@@ -277,6 +290,7 @@ UNIQUES = (
     ),
     unique(
         "one_unsettled",
+        not_found("lost"),
         change("effect_attempts", "disposition = 'not_found'", attempt("lost")),
         *look_again("dead"),
         open_attempt("new", 9),
@@ -539,6 +553,15 @@ ATTEMPTS = (
                 (settle("open", "'OUTCOME_UNKNOWN'", "true", settled_as="'lost'"),),
             ),
             ("lost and yet known", (expire("running"), settle("open", settled_as="'lost'"))),
+            (
+                "marked by nobody",
+                (
+                    claim("pending"),
+                    open_attempt("pending", **PREPARED),
+                    leave("pending", "retry", "defer"),
+                    change("effect_attempts", "started_at = clock_timestamp()", item("pending")),
+                ),
+            ),
         )
     ),
     *(
@@ -554,6 +577,12 @@ ATTEMPTS = (
             ("proof of another attempt", "'$other_unsent_evidence'"),
             ("proof that is an answer", "'$answer_evidence'"),
         )
+    ),
+    said(
+        "effect_attempts.a_change",
+        "OF014",
+        "not found by nobody",
+        change("effect_attempts", "disposition = 'not_found'", attempt("lost")),
     ),
 )
 
@@ -676,6 +705,22 @@ OTHERS = (
             ),
         )
     ),
+    *(
+        said("lanes.a_sequence", "OF028", what, change("lanes", written, "$where_lane"))
+        for what, written in (
+            ("goes back", "sequence = sequence - 1"),
+            ("stands still", "sequence = sequence"),
+            ("skips a number", "sequence = sequence + 2"),
+            ("another lane", "sequence = sequence + 1, lane_key = 'x'"),
+            ("another org", "sequence = sequence + 1, org_id = 'x'"),
+        )
+    ),
+    said(
+        "lanes.a_birth",
+        "OF028",
+        "begins with two",
+        "INSERT INTO oncefence.lanes (org_id, lane_key, sequence) VALUES ('$org', 'x', 2)",
+    ),
     said(
         "handoffs.b_retention",
         "OF022",
@@ -722,7 +767,25 @@ COUPLING = (
         claim("pending"),
         open_attempt("pending"),
         at_commit=True,
-        says="attempt",
+        says="execution",
+    ),
+    said(
+        "effect_attempts.z_couple",
+        "OF030",
+        "settles while its execution goes on running",
+        settle("open"),
+        at_commit=True,
+        says="execution",
+    ),
+    said(
+        "effect_attempts.z_couple",
+        "OF032",
+        "settles while its execution is unknown and nobody looks",
+        settle("open"),
+        move("running_execution", "unknown", "certainty_lost"),
+        at_commit=True,
+        behind=("executions.z_couple",),
+        says="execution",
     ),
     said(
         "effect_attempts.z_couple",
@@ -751,7 +814,41 @@ COUPLING = (
         claim("looking"),
         leave("looking", "succeeded", "finish"),
         at_commit=True,
-        says="work item",
+        says="execution",
+    ),
+    said(
+        "work_items.z_couple",
+        "OF032",
+        "looks while nothing is unknown",
+        look_at("pending"),
+        at_commit=True,
+        says="execution",
+    ),
+    said(
+        "work_items.z_couple",
+        "OF030",
+        "looks while an execution runs with nothing open",
+        look_at("pending"),
+        move("pending_execution", "running", "begin_delivery", ", attempt = 1"),
+        at_commit=True,
+        behind=("executions.z_couple",),
+        says="execution",
+    ),
+    said(
+        "executions.z_couple",
+        "OF032",
+        "is known and somebody looks",
+        move("lost_execution", "needs_attention", "investigation_exhausted"),
+        at_commit=True,
+        says="execution",
+    ),
+    said(
+        "commands.z_couple",
+        "OF033",
+        "was accepted by nobody",
+        copy("commands", f"WHERE {ORG}", command_id="$new", handoff_key="x"),
+        at_commit=True,
+        says="command",
     ),
 )
 

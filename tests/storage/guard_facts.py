@@ -12,8 +12,8 @@ async def facts(world: World, other: World) -> dict[str, str]:
     behind = await world.accept_command("lead-pending", title="Head")
     running, opened = await world.a_running_command("lead-running")
     waiting = await world.accept_command("lead-waiting")
-    unsent = await world.start(waiting)
-    await world.settle(unsent, Outcome.RETRYABLE_PRE_DISPATCH)
+    retried = await world.start(waiting)
+    await world.settle(retried, Outcome.REPLAY_SAFE_RETRY)
     succeeded = await world.accept_command("lead-succeeded")
     await world.settle(await world.start(succeeded), Outcome.ACCEPTED)
     lost, lost_attempt, looking = await world.an_unknown_command("lead-lost")
@@ -67,10 +67,12 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "running_execution": str(running.execution),
         "open": str(opened.attempt),
         "waiting": str(waiting.work),
-        "unsent_attempt": str(unsent.attempt),
+        "retried": str(retried.attempt),
         "succeeded": str(succeeded.work),
         "dead": str(lost.work),
         "lost": str(lost_attempt.attempt),
+        "lost_execution": str(lost.execution),
+        "other_lost_execution": str(other_lost.execution),
         "looking": str(looking),
         "behind_doubt": str(behind_doubt.work),
         "held": str(held.work),
@@ -82,5 +84,6 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "rejected_key": str(rejected.key),
         "prefix": prefix,
         "other_prefix": prefix.replace(world.org, other.org),
+        "where_lane": f"WHERE org_id = '{world.org}' AND lane_key = 'source:lead-pending'",
         "where_link": f"WHERE org_id = '{world.org}' AND subject = 'lead-pending'",
     }

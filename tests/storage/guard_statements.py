@@ -134,9 +134,17 @@ def settle(name: str, outcome: str = "'REJECTED'", in_doubt: str = "false", **ch
     return change("effect_attempts", what, attempt(name))
 
 
-def settle_all(work: str) -> str:
-    """The settlement of what is open under an item, as a retry."""
-    return settle("", "'RETRYABLE_PRE_DISPATCH'").split(" WHERE")[0] + " " + item(work)
+def settle_all(work: str, outcome: str = "'REJECTED'", in_doubt: str = "false") -> str:
+    """The settlement of what is open under an item."""
+    return settle("", outcome, in_doubt).split(" WHERE")[0] + " " + item(work)
+
+
+def look_at(work: str) -> str:
+    """A lookup item beside an item."""
+    nowhere = dict.fromkeys(
+        ("source_lane", "source_sequence", "target_lane", "target_sequence"), None
+    )
+    return copy("work_items", item(work), work_id="$new", family="effect.lookup", **nowhere)
 
 
 def look_again(work: str) -> tuple[str, str]:
@@ -166,3 +174,20 @@ def said(guard: str, code: str, what: str, *sql: str, **more: object) -> Case:
 def move(name: str, status: str, trigger: str, also: str = "") -> str:
     """The move of an execution with the columns of `also`, which begins with a comma."""
     return change("executions", f"status = '{status}', via = '{trigger}'{also}", execution(name))
+
+
+def not_found(name: str) -> str:
+    """A lookup that found nothing of the attempt `name`."""
+    return copy(
+        "lookups",
+        f"WHERE {ORG}",
+        lookup_id="$new",
+        execution_id=f"${name}_execution",
+        attempt_id=f"${name}",
+        verdict="not_found",
+        **{"try": None},
+    )
+
+
+PREPARED = {"started_at": "NULL", "started_as_of": "NULL"}
+"""The columns of an attempt that is not marked yet."""

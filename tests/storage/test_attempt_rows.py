@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from tests.storage.guard_answers import refusal, undone
-from tests.storage.guard_statements import attempt, change
+from tests.storage.guard_statements import attempt, change, not_found
 from tests.storage.lifecycle_rows import CLAIM
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -54,7 +54,7 @@ class TestAnAttempt:
         assert len(begun) > 20
 
         answers = {}
-        for name, values in (("open", begun), ("unsent_attempt", begun | SETTLEMENT)):
+        for name, values in (("open", begun), ("retried", begun | SETTLEMENT)):
             for column, value in values.items():
                 statement = change("effect_attempts", f"{column} = {value}", attempt(name))
                 error = await refusal(roles[role], Template(statement).substitute(known))
@@ -79,17 +79,16 @@ class TestAnAttempt:
     @pytest.mark.parametrize(
         ("first", "then"),
         [
-            ("superseded_by = '$new'", "superseded_by = '$org_uuid'"),
             ("disposition = 'applied'", "disposition = 'refused'"),
             ("disposition = 'person'", "disposition = 'no_effect_proof'"),
             ("disposition = 'not_found'", "disposition = 'applied'"),
             ("disposition = 'applied'", "disposition = NULL"),
             ("disposition = 'applied'", "disposed_at = clock_timestamp()"),
-            ("superseded_by = NULL", "disposition_evidence_id = '$new'"),
-            ("superseded_by = NULL", "disposed_at = clock_timestamp()"),
+            ("disposition = NULL", "disposition_evidence_id = '$new'"),
+            ("disposition = NULL", "disposed_at = clock_timestamp()"),
         ],
     )
-    async def test_is_disposed_and_superseded_once(
+    async def test_is_disposed_once(
         self,
         roles: dict[str, asyncpg.Connection],
         known: dict[str, str],
@@ -98,17 +97,33 @@ class TestAnAttempt:
         role: str,
     ) -> None:
         """Two answers to what became of it would be none (C101)."""
-        values = {**known, "org_uuid": known["pending"]}
-        statements = [change("effect_attempts", one, attempt("lost")) for one in (first, then)]
+        changes = [change("effect_attempts", one, attempt("lost")) for one in (first, then)]
+        statements = [Template(one).substitute(known) for one in (not_found("lost"), *changes)]
 
-        error = await refusal(roles[role], *(Template(s).substitute(values) for s in statements))
+        error = await refusal(roles[role], *statements)
+
+        assert error.sqlstate == "OF012"
+
+    @pytest.mark.parametrize("role", ["application", "owner"])
+    async def test_is_superseded_once(
+        self, roles: dict[str, asyncpg.Connection], known: dict[str, str], role: str
+    ) -> None:
+        """Who took over from it is part of its history."""
+        statements = [
+            Template(
+                change("effect_attempts", f"superseded_by = '{other}'", attempt("retried"))
+            ).substitute(known)
+            for other in ("$open", "$lost")
+        ]
+
+        error = await refusal(roles[role], *statements)
 
         assert error.sqlstate == "OF012"
 
     async def test_that_was_not_found_may_later_be_proven_unsent(
         self, roles: dict[str, asyncpg.Connection], known: dict[str, str]
     ) -> None:
-        """The one upgrade: the starter's late word confirms what the lookup said."""
+        """The one upgrade: the starter's late word confirms what the lookup said (C103)."""
         proof = (
             "disposition = 'no_effect_proof', disposed_at = clock_timestamp(),"
             " disposition_evidence_id = '$other_unsent_evidence'"
@@ -119,6 +134,7 @@ class TestAnAttempt:
         ]
 
         async with undone(roles["application"]):
+            await roles["application"].execute(Template(not_found("other_lost")).substitute(known))
             for statement in statements:
                 done = await roles["application"].execute(Template(statement).substitute(known))
                 assert done == "UPDATE 1"

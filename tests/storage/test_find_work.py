@@ -6,6 +6,7 @@ from oncefence.domain.effect import Outcome
 from oncefence.domain.ids import WorkId
 from oncefence.domain.limits import Limits
 from oncefence.storage.phases.find_work import find_due_work, find_successors
+from oncefence.storage.phases.note_nudges import note_nudges
 from tests.storage.lifecycle_rows import move_item
 from tests.support.world import World, seconds
 
@@ -16,7 +17,15 @@ AT_ONCE = Limits(sweep_grace_seconds=0)
 
 async def due(world: World, limits: Limits = AT_ONCE) -> set[WorkId]:
     found = await find_due_work(world.engine, page=1000, limits=limits)
-    return {each.work for each in found if each.org == world.org}
+    return {each.ref.work for each in found if each.ref.org == world.org}
+
+
+async def sweep(world: World) -> set[WorkId]:
+    """What the sweep finds of this org, and has nudged afterwards."""
+    found = await find_due_work(world.engine, page=1000, limits=AT_ONCE)
+    mine = [each for each in found if each.ref.org == world.org]
+    await note_nudges(world.engine, mine, limits=AT_ONCE)
+    return {each.ref.work for each in mine}
 
 
 class TestTheSweep:
@@ -72,25 +81,47 @@ class TestTheSweep:
 
         assert await due(world) == set()
 
-    async def test_finds_the_same_thing_again_only_after_a_while(self, world: World) -> None:
-        """What one nudge did not move, a second one at once would not move either (C390)."""
+    async def test_finds_again_what_it_did_not_get_to_nudge(self, world: World) -> None:
+        """A sweep that dies between finding and nudging has lost nothing."""
         accepted = await world.accept_command()
 
         assert await due(world) == {accepted.work}
-        assert await due(world) == set()
+        assert await due(world) == {accepted.work}
+
+    async def test_finds_what_it_nudged_only_after_a_while(self, world: World) -> None:
+        """What one nudge did not move, a second one at once would not move either (C390)."""
+        accepted = await world.accept_command()
+        waits = []
+
+        for minutes in (2, 4, 8, 16, 32, 60, 60):
+            assert await sweep(world) == {accepted.work}
+            assert await sweep(world) == set()
+            rows = await world.sql(
+                "SELECT next_nudge_at - clock_timestamp() AS wait FROM oncefence.work_nudges"
+                " WHERE org_id = :org"
+            )
+            waits.append((minutes, rows[0].wait))
+            await world.sql(
+                "UPDATE oncefence.work_nudges SET next_nudge_at = clock_timestamp()"
+                " WHERE org_id = :org"
+            )
+
+        assert all(
+            seconds(-5) < wait - seconds(60 * minutes) <= seconds(0) for minutes, wait in waits
+        )
 
     async def test_finds_it_at_once_where_something_has_changed(self, world: World) -> None:
         """Another claim or another due time is another thing to look after."""
         accepted, _ = await world.a_running_command()
         await world.expire_lease(accepted.work)
-        assert await due(world) == {accepted.work}
+        assert await sweep(world) == {accepted.work}
 
         lookup = await world.settle_as_lost(accepted.work)
         assert lookup is not None
-        assert await due(world) == {lookup.work}
+        assert await sweep(world) == {lookup.work}
         await world.start_looking(lookup.work)
         await world.expire_lease(lookup.work)
-        assert await due(world) == {lookup.work}
+        assert await sweep(world) == {lookup.work}
 
     async def test_takes_a_page_at_a_time(self, world: World) -> None:
         """The longest overdue come first, and a backlog comes in pieces."""
@@ -100,7 +131,7 @@ class TestTheSweep:
         page = await find_due_work(world.engine, page=2, limits=AT_ONCE)
 
         assert len(page) == 2
-        assert [each.run_after for each in page] == sorted(each.run_after for each in page)
+        assert [each.ref.run_after for each in page] == sorted(each.ref.run_after for each in page)
 
 
 class TestSuccessors:

@@ -36,7 +36,7 @@ AS_ANOTHER = {
     "work_nudges": {},
 }
 WHICH = {
-    "effect_attempts": "attempt_id = '$unsent_attempt'",
+    "effect_attempts": "attempt_id = '$retried'",
     "executions": "execution_id = '$pending_execution'",
     "handoffs": "handoff_key = '$accepted_key'",
     "work_items": "work_id = '$pending'",
@@ -82,9 +82,9 @@ class TestForeignKeys:
         }
         await other_world.sql(
             "INSERT INTO oncefence.attempt_evidence (org_id, evidence_id, attempt_id, kind,"
-            " start_token, execution_status, verdict) SELECT org_id, gen_random_uuid(), attempt_id,"
-            " 'unsent', lease_token, 'unknown', 'kept' FROM oncefence.effect_attempts"
-            " WHERE org_id = :org LIMIT 1"
+            " start_token, may_have_applied, execution_status, verdict) SELECT org_id,"
+            " gen_random_uuid(), attempt_id, 'unsent', lease_token, false, 'unknown', 'kept'"
+            " FROM oncefence.effect_attempts WHERE org_id = :org LIMIT 1"
         )
         assert set(other_rows) <= {row["target"] for row in await foreign_keys(roles["owner"])}
 
@@ -98,11 +98,13 @@ class TestForeignKeys:
             assert theirs is not None, key
             changed = {**AS_ANOTHER[table], column: f"'{theirs}'"}
             statement = Template(pointed_at(table, changed, await names(roles["owner"], table)))
-            before = switch_off_birth(table)
+            before = (
+                *switch_off_birth(table),
+                f"SET CONSTRAINTS oncefence.{key['conname']} IMMEDIATE",
+            )
             for role in ("application", "owner"):
-                error = await refusal(
-                    roles[role], *(before if role == "owner" else ()), statement.substitute(known)
-                )
+                prepare = before if role == "owner" else before[-1:]
+                error = await refusal(roles[role], *prepare, statement.substitute(known))
                 answers[key["conname"], role] = (error.sqlstate, error.constraint_name)
 
         assert {name: answer for (name, _), answer in answers.items() if answer[0] != "OF011"} == {

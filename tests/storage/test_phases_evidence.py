@@ -100,7 +100,8 @@ class TestWhileItIsUnknown:
 
         told = await world.tell(started, APPLIED)
 
-        assert told.wake == lookup_work
+        assert told.wake is not None
+        assert told.wake.work == lookup_work
         assert (await world.item(lookup_work)).run_after <= await world.now()
         heard = await world.start_looking(lookup_work)
         assert [(word.kind, word.outcome) for word in heard.late_words] == [("answer", "ACCEPTED")]

@@ -1,15 +1,18 @@
 """Lookups: five tries at their times, what each verdict settles, and who gets what is left."""
 
+from uuid import uuid4
+
 import pytest
 
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
+from oncefence.domain.ids import LeaseToken
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import WAITS_SECONDS, Verdict
 from oncefence.storage.engine import sqlstate
 from oncefence.storage.phases.find_work import find_successors
 from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict
-from oncefence.storage.phases.start_lookup import LookupStarted
+from oncefence.storage.phases.start_lookup import LookupStarted, unseal_lookup
 from tests.storage.racing import all_at_once
 from tests.support.servers import Database
 from tests.support.world import TOKEN, Accepted, World, an_end, seconds
@@ -237,18 +240,31 @@ class TestAClaimOfALookup:
         looking = await world.start_looking(lookup_work)
 
         assert (looking.attempt, looking.command) == (started.attempt, accepted.command)
-        assert looking.request.written == {"jobtitle": "Director"}
-        assert looking.token is not None
-        assert looking.token.reveal() == TOKEN
-        assert TOKEN not in repr(looking)
         assert looking.remote_id == "1000"
+        opened = unseal_lookup(world.ring, looking)
+        assert opened is not None
+        assert opened.request.written == {"jobtitle": "Director"}
+        assert opened.token.reveal() == TOKEN
+        assert TOKEN not in repr((looking, opened))
+        assert "Director" not in repr((looking, opened))
 
-    async def test_without_its_generation_has_no_token(self, world: World) -> None:
+    async def test_without_its_generation_opens_nothing(self, world: World) -> None:
         """The account is another one now: there is no usable lookup (C267)."""
         _, _, lookup_work = await world.an_unknown_command()
         await world.retire_generation()
 
-        assert (await world.start_looking(lookup_work)).token is None
+        assert unseal_lookup(world.ring, await world.start_looking(lookup_work)) is None
+
+    async def test_is_found_again_by_its_own_token(self, world: World) -> None:
+        """The claimant whose COMMIT got no answer finds its claim and no second one (C172)."""
+        _, _, lookup_work = await world.an_unknown_command()
+        token = LeaseToken(uuid4())
+
+        first, again = [await world.try_to_look(lookup_work, token=token) for _ in range(2)]
+
+        assert isinstance(first, LookupStarted)
+        assert isinstance(again, LookupStarted)
+        assert (again.fence, again.fence.epoch) == (first.fence, 1)
 
     async def test_is_one_however_many_look(self, world: World) -> None:
         """Investigations may overlap, and one of them settles (C275)."""

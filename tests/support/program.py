@@ -45,7 +45,7 @@ class Running:
     def said(self) -> str:
         return self.out.read_text(encoding="utf-8")
 
-    def wait_for(self, text: str, *, timeout_seconds: float = 60) -> None:
+    def wait_for(self, text: str, *, timeout_seconds: float = 120) -> None:
         """Return when it has said `text`."""
         wait_until(lambda: text in self.said or self.process.poll() is not None, timeout_seconds)
         assert text in self.said, self.said

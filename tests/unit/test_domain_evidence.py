@@ -14,11 +14,26 @@ KEPT, NOW, CONFIRMS, CONTRADICTION = (
     Consequence.CONFIRMS,
     Consequence.CONTRADICTION,
 )
-APPLIED = (EvidenceKind.ANSWER, Outcome.ACCEPTED)
-REFUSED = (EvidenceKind.ANSWER, Outcome.REJECTED)
-NOT_APPLIED = (EvidenceKind.ANSWER, Outcome.REPLAY_SAFE_RETRY)
-UNSENT = (EvidenceKind.UNSENT, Outcome.RETRYABLE_PRE_DISPATCH)
-NOTHING = (EvidenceKind.ANSWER, Outcome.OUTCOME_UNKNOWN)
+# What is told, the class of the answer, and whether the attempt may have applied by it.
+APPLIED = (EvidenceKind.ANSWER, Outcome.ACCEPTED, True)
+REFUSED = (EvidenceKind.ANSWER, Outcome.REJECTED, False)
+NOT_APPLIED = (EvidenceKind.ANSWER, Outcome.REPLAY_SAFE_RETRY, False)
+UNSENT = (EvidenceKind.UNSENT, Outcome.RETRYABLE_PRE_DISPATCH, False)
+CUT = (EvidenceKind.ANSWER, Outcome.OUTCOME_UNKNOWN, True)
+BROKEN_UNDER_A_KEY = (EvidenceKind.ANSWER, Outcome.REPLAY_SAFE_RETRY, True)
+Evidence = tuple[EvidenceKind, Outcome, bool]
+
+
+def told(evidence: Evidence, status: str, disposition: str | None) -> Consequence:
+    kind, outcome, may_have_applied = evidence
+    return consequence(
+        kind,
+        outcome,
+        may_have_applied=may_have_applied,
+        execution_status=status,
+        disposition=disposition,
+    )
+
 
 MATRIX = [
     # status, the attempt's disposition, and what each piece of evidence does then:
@@ -49,39 +64,31 @@ def test_what_evidence_does_depends_on_where_the_execution_stands(
     """The whole matrix: it settles nothing by itself, and no contradiction is swallowed (C106)."""
     expected = {APPLIED: applied, REFUSED: refused, NOT_APPLIED: refused, UNSENT: unsent}
 
-    found = {
-        (kind, outcome): consequence(
-            kind, outcome, execution_status=status, disposition=disposition
-        )
-        for kind, outcome in expected
-    }
+    found = {evidence: told(evidence, status, disposition) for evidence in expected}
 
     assert found == expected
 
 
 @pytest.mark.parametrize("status", EXECUTION.states)
 @pytest.mark.parametrize("disposition", [None, *Disposition])
-def test_an_answer_that_says_nothing_is_only_kept(status: str, disposition: str | None) -> None:
-    """A cut answer that comes late is as unknown as one that comes in time."""
-    kind, outcome = NOTHING
-
-    assert (
-        consequence(kind, outcome, execution_status=status, disposition=disposition)
-        is Consequence.KEPT
-    )
+@pytest.mark.parametrize("evidence", [CUT, BROKEN_UNDER_A_KEY], ids=["cut", "5xx under a key"])
+def test_an_answer_that_says_nothing_is_only_kept(
+    status: str, disposition: str | None, evidence: Evidence
+) -> None:
+    """What may have applied is as unknown late as it is in time (C84)."""
+    assert told(evidence, status, disposition) is Consequence.KEPT
 
 
 def test_only_the_starters_own_word_confirms_that_nothing_was_found() -> None:
     """An upgrade to a proof permits another attempt, so nothing weaker may cause it (C190)."""
     causes = {
-        (kind, status, disposition)
-        for (kind, outcome), status, disposition in product(
-            (APPLIED, REFUSED, NOT_APPLIED, UNSENT, NOTHING),
+        (evidence[0], status, disposition)
+        for evidence, status, disposition in product(
+            (APPLIED, REFUSED, NOT_APPLIED, UNSENT, CUT, BROKEN_UNDER_A_KEY),
             EXECUTION.states,
             (None, *Disposition),
         )
-        if consequence(kind, outcome, execution_status=status, disposition=disposition)
-        is Consequence.CONFIRMS
+        if told(evidence, status, disposition) is Consequence.CONFIRMS
     }
 
     assert causes == {(EvidenceKind.UNSENT, "failed", Disposition.NOT_FOUND)}

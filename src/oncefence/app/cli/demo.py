@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from oncefence.app.cli.exits import ExitCode
-from oncefence.app.cli.screen import say
+from oncefence.app.cli.screen import note, say
 from oncefence.domain.lookup import WAITS_SECONDS
 
 _TIME_SCALE: Final = 0.001
@@ -61,15 +61,19 @@ def demo(
     )
     if file is not None:
         heading += f"; faults are dealt by seed {seed}"
-    with stopping_in_good_order():
-        with shown(heading) as board:
-            stack = Stack(folder, time_scale=time_scale, say=board.say)
-            with stack:
-                report = run_demo(stack, board, lines, seed=None if file is None else seed)
-                board.say("counting is done; stopping everything")
-        if json is not None:
-            write_json(json, report)
-        say(heading)
-        print_report(report, stack)
+    try:
+        with stopping_in_good_order():
+            with shown(heading) as board:
+                stack = Stack(folder, time_scale=time_scale, say=board.say)
+                with stack:
+                    report = run_demo(stack, board, lines, seed=None if file is None else seed)
+                    board.say("counting is done; stopping everything")
+            if json is not None:
+                write_json(json, report)
+            say(heading)
+            print_report(report, stack)
+    except KeyboardInterrupt:
+        note(f"interrupted; everything is stopped, and what there is of it is kept in {folder}")
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     if not report.holds:
         raise typer.Exit(ExitCode.VIOLATIONS)
