@@ -29,6 +29,7 @@ from oncefence.storage.engine import Store
 from oncefence.storage.sealing import KeyRing
 from oncefence.workflows.starting import EagerStarts
 from tests.bench.account import make_account
+from tests.bench.history import make_history
 from tests.bench.sides import Bare, Effect, NotDone, bare_client, bare_worker
 from tests.support.dialect import Form
 from tests.support.servers import migrate_once
@@ -43,6 +44,7 @@ class Servers:
     settings: Settings
     provider_url: str
     processes: Mapping[str, int]
+    postgres: LocalPostgres
 
 
 @contextmanager
@@ -84,6 +86,7 @@ def servers() -> Iterator[Servers]:
                     "PostgreSQL": postgres.pid,
                     "provider": provider.pid,
                 },
+                postgres=postgres,
             )
         finally:
             provider.stop()
@@ -149,7 +152,11 @@ async def stage(servers: Servers, *, in_flight: int) -> AsyncIterator[Stage]:
         await keep_namespace(client, settings)
         announcer = make_announcer(client, settings)
         context = make_context(store, ring, announcer, settings.limits)
+        earlier = await make_account(store, ring, servers.provider_url)
+        await make_history(store, ring, earlier, settings.limits)
         account = await make_account(store, ring, servers.provider_url)
+        # What autovacuum does within the minute.
+        await asyncio.to_thread(servers.postgres.psql, "ANALYZE;")
         floor_queue = f"{settings.task_queue}-floor"
 
         def effect(form: Form) -> Effect:

@@ -17,6 +17,8 @@ class Story(StrEnum):
     """The same, told twice, and told wrongly: with another payload, and of another scope."""
     REJECT = "reject"
     """One life hands over what another rejects."""
+    SIGNED = "signed"
+    """The handoff comes through the Temporal door."""
     SETUP = "setup"
     """An operator makes the account first."""
 

@@ -1,12 +1,11 @@
 """
 One life: a process that hands over, sweeps, and runs what is due until its command has ended.
 
-It stands in the place of Temporal and of the Runtime: it calls the doors' and the activities' own
-code, waits where a workflow would wait, and repeats what a Runtime would repeat.
+It stands in the place of Temporal: it calls the activities' own code, outside of any workflow,
+and waits where a workflow would wait.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,52 +23,22 @@ from oncefence.activities.lookup import LookupActivity
 from oncefence.activities.process_context import ProcessContext
 from oncefence.activities.sweep import SweepActivity
 from oncefence.app.bootstrap import make_context
-from oncefence.app.doors import Doors
-from oncefence.domain.command import Handover, Receipt
-from oncefence.domain.errors import (
-    HandoffAlreadyRejected,
-    HandoffConflict,
-    ScopeRefused,
-    StoreUnavailable,
-)
-from oncefence.domain.handoff import Admission, EffectHandoffKey, payload_digest
-from oncefence.domain.ids import OrgId, OutboxId
-from oncefence.domain.redaction import Secret
+from oncefence.domain.command import Receipt
+from oncefence.domain.errors import StoreUnavailable
+from oncefence.domain.handoff import Admission
 from oncefence.storage.engine import is_store_away
-from oncefence.storage.phases.accept_handoff import accept_handoff
-from oncefence.storage.phases.add_principal_binding import (
-    BindingNameTaken,
-    add_principal_binding,
-)
-from oncefence.storage.phases.adopt_link import adopt_link
 from oncefence.storage.phases.authenticate import Caller
 from oncefence.storage.phases.find_work import WorkRef
-from oncefence.storage.phases.publish_view import publish_view
 from oncefence.storage.phases.read_execution import read_execution
-from oncefence.storage.phases.register_runtime import ScopeTaken, register_runtime
-from oncefence.storage.phases.reject_handoff import reject_handoff
-from oncefence.storage.phases.stage_payload import stage_payload
 from tests.crashgrid.board import Board
-from tests.crashgrid.cell import Cell, Story
+from tests.crashgrid.cell import Cell
 from tests.crashgrid.ground import Ground
 from tests.crashgrid.points import Action
-from tests.crashgrid.world import (
-    LIMITS,
-    RING,
-    SUBJECT,
-    TITLE,
-    TOKEN,
-    operation_of,
-    view_of,
-)
+from tests.crashgrid.runtime import Runtime
+from tests.crashgrid.world import LIMITS, RING
 from tests.support.dialect import Form
-from tests.support.world import INSTALLATION, scope_of
 
 T = TypeVar("T")
-
-PAYLOAD = json.dumps({"title": TITLE}).encode()
-OTHER_PAYLOAD = json.dumps({"title": f"{TITLE} of another kind"}).encode()
-OUTBOX = OutboxId("outbox-1")
 
 _FINAL = ("succeeded", "failed", "cancelled", "needs_attention")
 _PAUSE_SECONDS = 0.02
@@ -115,9 +84,6 @@ class _TakenOver(Exception):
 class _Announcer:
     """Nobody is told: what is due is read from SQL."""
 
-    async def announce(self, ref: WorkRef) -> None:
-        """Nobody."""
-
     async def wake(self, ref: WorkRef) -> None:
         """Nobody."""
 
@@ -140,7 +106,9 @@ class Life:
         self._engine = engine
         self._say = say
         self._context: ProcessContext = make_context(engine, RING, announcer, LIMITS)  # type: ignore[arg-type]  # only `wake` is asked of it
-        self._doors = Doors(engine=engine, ring=RING, limits=LIMITS, announce=announcer.announce)
+        self._runtime = Runtime(
+            cell, ground, board, context=self._context, until_done=self._until_done, say=say
+        )
         self._handlers = {
             "effect.dispatch": AttemptActivity(self._context).run_attempt,
             "effect.lookup": LookupActivity(self._context).run_lookup,
@@ -157,13 +125,15 @@ class Life:
     async def live(self, role: Role) -> Exit:
         """Play the part to its end, or until another life has taken over."""
         try:
-            caller = await self._enter()
+            caller = await self._runtime.enter()
             if role is Role.REJECTER:
-                self._note(await self._until_done(lambda: self._reject(caller)))
+                self._note(await self._until_done(lambda: self._runtime.reject(caller)))
                 return Exit.AT_THE_END
-            receipt = await self._until_done(lambda: self._hand_over(caller))
+            receipt = await self._until_done(lambda: self._runtime.hand_over(caller))
             self._board.hold_receipt()
             self._note(receipt)
+            # What is only just due is not yet overdue.
+            await asyncio.sleep(2 * LIMITS.sweep_grace_scaled_seconds)
             await self._until_done(SweepActivity(self._context).run_sweep)
             if receipt.admission is Admission.COMMAND_ACCEPTED:
                 await self._work(receipt)
@@ -208,116 +178,6 @@ class Life:
                 raise
             finally:
                 self._awaited = None
-
-    # --- coming in --------------------------------------------------------------------------
-
-    async def _enter(self) -> Caller:
-        credential = self._ground.credential
-        if credential is None:
-            credential = await self._set_up()
-        known = credential
-        return await self._until_done(lambda: self._doors.caller(known))
-
-    async def _set_up(self) -> str:
-        """Everything that an operator makes, again by whoever comes after one that was struck."""
-        org, view = OrgId(self._ground.org), view_of(self._cell)
-        credential = await self._register(org)
-        await self._until_done(
-            lambda: publish_view(self._engine, org, INSTALLATION, view, actor="grid")
-        )
-        try:
-            await self._until_done(
-                lambda: add_principal_binding(
-                    self._engine,
-                    RING,
-                    org,
-                    name=view.principal,
-                    provider=view.pack,
-                    base_url=self._ground.base_url,
-                    is_local=True,
-                    token=Secret(TOKEN),
-                    actor="grid",
-                )
-            )
-        except BindingNameTaken:
-            pass  # by this very story, before its answer or its life was lost
-        operation = view.operation(operation_of(self._cell.form))
-        await self._until_done(
-            lambda: adopt_link(
-                self._engine,
-                org,
-                binding_name=view.principal,
-                local_object=operation.local_object,
-                subject=SUBJECT,
-                remote_object=operation.remote_object,
-                remote_id=self._ground.contact,
-                actor="grid",
-            )
-        )
-        return credential
-
-    async def _register(self, org: OrgId) -> str:
-        number = 1
-        while True:
-            scope = scope_of(org, capability=f"outbox-{number}")
-            try:
-                return await self._until_done(
-                    lambda scope=scope: register_runtime(self._engine, RING, scope, actor="grid")  # type: ignore[misc]  # bound for this round
-                )
-            except ScopeTaken:
-                # Its credential was shown to nobody: the refusal says what to do.
-                number += 1
-
-    def _handover(self, caller: Caller, payload: bytes = PAYLOAD) -> Handover:
-        return Handover(
-            key=EffectHandoffKey.for_outbox(caller.scope, OUTBOX),
-            outbox=OUTBOX,
-            digest=payload_digest(payload),
-            operation=operation_of(self._cell.form),
-            subject=SUBJECT,
-        )
-
-    async def _hand_over(self, caller: Caller) -> Receipt:
-        if not self._board.has_receipt:
-            digest = payload_digest(PAYLOAD)
-            await stage_payload(self._engine, RING, caller, digest, PAYLOAD)
-        try:
-            receipt = await accept_handoff(
-                self._engine, RING, caller, self._handover(caller), LIMITS
-            )
-        except HandoffAlreadyRejected:
-            return await self._reject(caller)
-        await self._doors.tell(receipt)
-        if self._cell.story is Story.CONTEST and not self._board.has_receipt:
-            await self._contest(caller, receipt)
-        return receipt
-
-    async def _contest(self, caller: Caller, receipt: Receipt) -> None:
-        again = await accept_handoff(self._engine, RING, caller, self._handover(caller), LIMITS)
-        assert again.command == receipt.command, "a repeat finds the first"
-        await self._doors.tell(again)
-        other = self._handover(caller, OTHER_PAYLOAD)
-        await _refused(HandoffConflict, accept_handoff(self._engine, RING, caller, other, LIMITS))
-        foreign = Handover(
-            key=EffectHandoffKey.for_outbox(scope_of(f"{self._ground.org}-other"), OUTBOX),
-            outbox=OUTBOX,
-            digest=other.digest,
-            operation=other.operation,
-            subject=SUBJECT,
-        )
-        await _refused(ScopeRefused, accept_handoff(self._engine, RING, caller, foreign, LIMITS))
-
-    async def _reject(self, caller: Caller) -> Receipt:
-        handover = self._handover(caller)
-        return await reject_handoff(
-            self._engine,
-            caller,
-            handover.key,
-            digest=handover.digest,
-            outbox=handover.outbox,
-            reason="withdrawn",
-            limits=LIMITS,
-        )
 
     def _note(self, receipt: Receipt) -> None:
         self._say(f"receipt {receipt.admission.value} {receipt.key} {receipt.command}")
@@ -391,11 +251,3 @@ class Life:
 
 async def _whole(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
-
-
-async def _refused(kind: type[Exception], call: Awaitable[Receipt]) -> None:
-    try:
-        await call
-    except kind:
-        return
-    raise AssertionError(f"this is refused as {kind.__name__}")

@@ -15,7 +15,7 @@ from oncefence.storage.phases.adopt_link import adopt_link
 from oncefence.storage.phases.publish_view import publish_view
 from oncefence.storage.phases.register_runtime import register_runtime
 from tests.crashgrid.cell import Cell, Story
-from tests.crashgrid.world import RING, SUBJECT, TOKEN, operation_of, view_of
+from tests.crashgrid.world import PUBLIC_KEY, RING, SUBJECT, TOKEN, operation_of, view_of
 from tests.support.world import INSTALLATION, scope_of
 
 _FIRST_CONTACT = 100_000
@@ -60,7 +60,9 @@ async def make_ground(engine: AsyncEngine, servers: Servers, cell: Cell) -> Grou
         return ground
     org, view = OrgId(ground.org), view_of(cell)
     operation = view.operation(operation_of(cell.form))
-    credential = await register_runtime(engine, RING, scope_of(org), actor="grid")
+    credential = await register_runtime(
+        engine, RING, scope_of(org), actor="grid", public_key=PUBLIC_KEY
+    )
     await publish_view(engine, org, INSTALLATION, view, actor="grid")
     await add_principal_binding(
         engine,

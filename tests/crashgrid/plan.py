@@ -24,6 +24,7 @@ from tests.crashgrid.points import (
     POINTS,
     REJECT_VERBS,
     SETUP_VERBS,
+    SIGNED_VERBS,
     SWEEP_VERBS,
     Action,
     is_in_transaction,
@@ -65,6 +66,8 @@ def _single(point: str, action: Action, form: Form, *, thaw: Thaw = Thaw.END) ->
         return given | {"story": Story.SETUP}
     if verb in CONTEST_VERBS:
         return given | {"story": Story.CONTEST}
+    if verb in SIGNED_VERBS:
+        return given | {"story": Story.SIGNED}
     if verb in REJECT_VERBS:
         return given | {"story": Story.REJECT}
     if verb in LATE_VERBS:
@@ -139,12 +142,20 @@ def singles() -> list[Cell]:
 _POINTS_OF = {
     Story.SETUP: (*points_of(*SETUP_VERBS) * 3, *CORE),
     Story.CONTEST: (*points_of(*DOOR_VERBS, *CONTEST_VERBS) * 2, *CORE),
+    Story.SIGNED: (*points_of(*SIGNED_VERBS, "accept_handoff", "find_live_dispatch") * 4, *CORE),
     Story.REJECT: (*points_of("find_admission", "accept_handoff", *REJECT_VERBS) * 4, *CORE),
     Story.DELIVER: (
         *points_of(*DOOR_VERBS, *SWEEP_VERBS, *DISPATCH_VERBS, *LATE_VERBS, *LOOKUP_VERBS),
         *points_of(*LOST_VERBS, *END_VERBS),
         *CORE * 3,
     ),
+}
+_STORY_ODDS = {
+    Story.DELIVER: 64,
+    Story.CONTEST: 10,
+    Story.REJECT: 12,
+    Story.SIGNED: 8,
+    Story.SETUP: 6,
 }
 _ACTIONS = {
     Action.KILL: 30,
@@ -161,7 +172,7 @@ _RESTART_ODDS = 0.003
 def pair(seed: int, number: int) -> Cell:
     """The cell that this seed and number stand for."""
     dice = random.Random(f"{seed}/{number}")
-    story = dice.choices(list(Story), weights=[70, 12, 12, 6])[0]
+    story = dice.choices(list(Story), weights=[_STORY_ODDS[each] for each in Story])[0]
     fault = dice.choice(FAULTS_HERE) if dice.random() < 0.6 else None
     if dice.random() < _RESTART_ODDS:
         fault = Fault.REFUSE

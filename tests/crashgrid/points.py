@@ -66,18 +66,20 @@ DOOR_VERBS = (
     "accept_handoff",
 )
 CONTEST_VERBS = ("find_live_dispatch", "record_conflict", "refuse_scope")
+SIGNED_VERBS = ("find_work_binding",)
 REJECT_VERBS = ("reject_handoff",)
 DISPATCH_VERBS = ("start_attempt", "read_view", "settle_attempt", "find_successors")
 LOOKUP_VERBS = ("start_lookup", "settle_lookup")
 LOST_VERBS = ("settle_lost_attempt",)
 LATE_VERBS = ("record_evidence",)
-SWEEP_VERBS = ("find_due_work", "erase_staged")
+SWEEP_VERBS = ("find_due_work", "note_nudges", "erase_staged")
 END_VERBS = ("read_execution",)
 
 VERBS = (
     *SETUP_VERBS,
     *DOOR_VERBS,
     *CONTEST_VERBS,
+    *SIGNED_VERBS,
     *REJECT_VERBS,
     *SWEEP_VERBS,
     *DISPATCH_VERBS,

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,17 +156,17 @@ class Slot:
         self._heard()  # what the last cell left unread
         self._ended.clear()
         played = Played(cell=cell)
-        ground: Ground = self._ask("ground", cell)
+        self._ground: Ground = self._ask("ground", cell)
         roles = [Role.WORKER, Role.REJECTER] if cell.story is Story.REJECT else [Role.WORKER]
         try:
             for role in roles:
-                self._begin(played, ground, role)
+                self._begin(played, role)
             while self._alive and not played.problems:
                 if time.monotonic() > began + _CELL_SECONDS_MAX:
                     played.problems.append(f"not at its end after {_CELL_SECONDS_MAX:.0f} s")
                     break
                 select.select([self._news, self._wake], [], [], _POLL_SECONDS)
-                self._look(played, ground)
+                self._look(played)
         finally:
             self._end_all()
         if played.problems:
@@ -176,30 +176,32 @@ class Slot:
         self._log_size = self._log_path.stat().st_size
         return played
 
-    def _look(self, played: Played, ground: Ground) -> None:
+    def _look(self, played: Played) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake.recv(4096)
         # Read first: what a life said before its end belongs before that end.
         for line in self._heard():
-            self._told(played, ground, line)
+            self._told(played, line)
         for pid in tuple(self._alive):
             # One by one: the companion and what a server starts are not the cell's.
             ended, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
             if ended:
-                self._changed(played, ground, pid, status)
+                self._changed(played, pid, status)
         # What was said just before an end that was only now seen.
         for line in self._heard():
-            self._told(played, ground, line)
+            self._told(played, line)
 
-    def _told(self, played: Played, ground: Ground, line: str) -> None:
+    def _told(self, played: Played, line: str) -> None:
         word, _, rest = line.partition(" ")
         match word:
             case "takeover":
-                self._begin(played, ground, Role(rest))
+                self._begin(played, Role(rest))
             case "lost" if played.cell.thaw is Thaw.LOST:
                 self._thaw(Role(rest))
             case "lost":
                 pass
+            case "credential":
+                self._ground = replace(self._ground, credential=rest)
             case "receipt":
                 played.receipts.append(rest)
             case "restart":
@@ -209,11 +211,11 @@ class Slot:
             case _:
                 raise AssertionError(f"{line!r} is no word of a life")
 
-    def _changed(self, played: Played, ground: Ground, pid: int, status: int) -> None:
+    def _changed(self, played: Played, pid: int, status: int) -> None:
         life = self._alive[pid]
         if os.WIFSTOPPED(status):
             life.is_frozen = True
-            self._begin(played, ground, life.role)
+            self._begin(played, life.role)
             return
         del self._alive[pid]
         if os.WIFSIGNALED(status):
@@ -225,7 +227,7 @@ class Slot:
         elif os.WEXITSTATUS(status) != Exit.HANDED_OVER:
             played.problems.append(f"a life ended with code {os.WEXITSTATUS(status)}")
         if life.role not in self._ended and not self._is_somebody_awake(life.role):
-            self._begin(played, ground, life.role)
+            self._begin(played, life.role)
 
     def _is_somebody_awake(self, role: Role) -> bool:
         return any(life.role is role and not life.is_frozen for life in self._alive.values())
@@ -244,7 +246,7 @@ class Slot:
 
     # --- a life -----------------------------------------------------------------------------
 
-    def _begin(self, played: Played, ground: Ground, role: Role) -> None:
+    def _begin(self, played: Played, role: Role) -> None:
         taken = {life.line for life in self._alive.values()}
         # Not the line of one that has just died either: what it left there is being cleared.
         line = next(
@@ -259,12 +261,12 @@ class Slot:
         pid = os.fork()
         if pid == 0:
             self._in_child(
-                lambda: asyncio.run(self._live(played.cell, ground, role, line)),
+                lambda: asyncio.run(self._live(played.cell, role, line)),
                 closing=(self._talk,),
             )
         self._alive[pid] = _Alive(role=role, line=line)
 
-    async def _live(self, cell: Cell, ground: Ground, role: Role, number: int) -> int:
+    async def _live(self, cell: Cell, role: Role, number: int) -> int:
         port, control = self._lines[number]
         url = make_url(self._servers.database_url)
         engine = self._aimed.aim(url.set(port=port) if cell.needs_line else url)
@@ -273,7 +275,7 @@ class Slot:
             # Whose part it is belongs to what is said of taking over.
             self._say(f"{word} {role}" if word in ("takeover", "lost") else word)
 
-        life = Life(cell, ground, self._board, engine, say)
+        life = Life(cell, self._ground, self._board, engine, say)
         Striker(
             cell,
             self._board,

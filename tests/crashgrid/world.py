@@ -3,6 +3,8 @@
 import secrets
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from oncefence.catalog.view import IntegrationBindingView
 from oncefence.domain.limits import Limits
 from oncefence.storage.sealing import KeyRing
@@ -38,6 +40,9 @@ REAL_VIEW: Final = _DIALECT.view()
 TOKEN: Final = _DIALECT.token
 RING: Final = KeyRing({"grid-key": secrets.token_bytes(32)})
 """Made before the forks, so that every process of a run has the same."""
+
+SIGNING_KEY: Final = Ed25519PrivateKey.generate()
+PUBLIC_KEY: Final = SIGNING_KEY.public_key().public_bytes_raw()
 
 
 def view_of(cell: Cell) -> IntegrationBindingView:

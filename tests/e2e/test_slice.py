@@ -177,13 +177,8 @@ async def run_all(
                 mine[name, form] = part.world, accepted
             ran.append(mine)
         await asyncio.to_thread(just_before)
-        await asyncio.gather(
-            *(
-                station.announce(accepted)
-                for station, mine in zip(stations, ran, strict=True)
-                for _, accepted in mine.values()
-            )
-        )
+        for station, mine in zip(stations, ran, strict=True):
+            await asyncio.gather(*(station.announce(each) for _, each in mine.values()))
         for mine in ran:
             for world, accepted in mine.values():
                 await world.settled(accepted, within_s=60)
@@ -213,20 +208,20 @@ async def ran(
             simulator_at(folder / "closed.jsonl") as closed,
             other_provider() as other,
         ):
-            shipped, turned_away, others = await run_all(
+            turned_away, shipped, others = await run_all(
                 client,
                 [
+                    Part(
+                        world=await ProviderWorld.on(database, simulated_provider(closed)),
+                        names=[Fault.REFUSE],
+                        arrange=lambda *_: None,
+                    ),
                     Part(
                         world=await ProviderWorld.on(database, simulated_provider(simulator)),
                         names=[name for name in SIMULATED if name != Fault.REFUSE],
                         arrange=lambda name, contact: (
                             name == PLAIN or simulator.script(contact=contact, **RULES[name])
                         ),
-                    ),
-                    Part(
-                        world=await ProviderWorld.on(database, simulated_provider(closed)),
-                        names=[Fault.REFUSE],
-                        arrange=lambda *_: None,
                     ),
                     Part(
                         world=await ProviderWorld.on(database, other.as_provider()),

@@ -47,6 +47,9 @@ SETTLED = ("succeeded", "failed", "cancelled", "needs_attention")
 FAST = Limits(time_scale=0.0001, lease_margin_seconds=30_000)
 """The five lookup waits pass in three seconds; a lease outlives its send deadline by three."""
 
+BRIEF = replace(FAST, lease_margin_seconds=5_000, start_to_close_margin_seconds=0.5)
+"""A lease outlives its send deadline by half a second, and an activity that by as much again."""
+
 
 async def until(
     claim: Callable[[], Awaitable[T]], *, within_s: float = 20.0, what: str = "the condition"

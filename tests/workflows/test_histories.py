@@ -16,7 +16,7 @@ from tests.providers.simulated import TOKEN, Simulated
 from tests.support.dialect import Form, Provider, simulated_provider
 from tests.support.servers import Database
 from tests.support.station import (
-    FAST,
+    BRIEF,
     ProviderWorld,
     Station,
     make_station,
@@ -134,7 +134,7 @@ class TestHistories:
         """Payload, token, address and provider text stay out, in failures too (C380)."""
         provider, contacts = arranged(simulated_provider(simulator), simulator)
         world = await ProviderWorld.on(
-            store, provider, limits=FAST, view=provider.dialect.view(local_ms=1_000)
+            store, provider, limits=BRIEF, view=provider.dialect.view(local_ms=1_000)
         )
         async with linked_engine(store.app_url) as (engine, link):
             station = make_station(world, client, new_queue(), engine=engine)

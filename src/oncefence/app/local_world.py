@@ -1,7 +1,7 @@
 """
 A small world on a stack: a Runtime, an account at the simulated provider, a binding, and links.
 
-Made through the verbs of the program, as anybody would make it, and found again by a later start.
+Made through the verbs of the program (C583), as anybody would make it, and found again later.
 """
 
 import hashlib

@@ -1,0 +1,423 @@
+"""
+Races in large numbers on real connections: whoever comes when, there is one fact and one winner.
+
+Every racer stands before one lock in the server until all of them are there. The owner of a family
+is no row yet, so what moves under a claim here are the binding generation and the link.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from oncefence.domain.command import Handover, Receipt
+from oncefence.domain.effect import Outcome
+from oncefence.domain.errors import HandoffAlreadyRejected, StoreUnavailable
+from oncefence.domain.handoff import Admission, EffectHandoffKey
+from oncefence.domain.ids import LeaseToken, OutboxId
+from oncefence.domain.limits import Limits
+from oncefence.storage.engine import constraint_name, make_engine
+from oncefence.storage.phases.audit_invariants import audit_invariants
+from oncefence.storage.phases.settle_attempt import Settled
+from oncefence.storage.phases.start_attempt import NotStarted, Started, StartVerdict
+from tests.storage.deaf_line import DeafLine, deaf_engine
+from tests.storage.lifecycle_rows import move_item
+from tests.storage.racing import all_at_once, barrier, waiting
+from tests.support.servers import Database
+from tests.support.world import Accepted, World, seconds
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+T = TypeVar("T")
+
+DICE = random.Random(20_771)
+
+PAIRS = 2_000
+PAIRS_AT_ONCE = 50
+SUBJECTS = 25
+ITEMS = 200
+ITEMS_AT_ONCE = 5
+RACERS = 20
+LANES = 25
+
+IN_THE_WAY = (
+    "INSERT INTO oncefence.handoffs (handoff_key, org_id, installation, capability,"
+    " work_binding_digest, admission, outbox_id, payload_address, reason, retained_until)"
+    " SELECT k, $2, $3, $4, $5, 'HANDOFF_REJECTED', 'x', ''::bytea, 'x', clock_timestamp()"
+    " FROM unnest($1::text[]) AS k"
+)
+HOLD_ITEMS = (
+    "SELECT FROM oncefence.work_items WHERE org_id = $1 AND work_id = ANY ($2::uuid[]) FOR UPDATE"
+)
+CLAIM = (
+    "SELECT verdict FROM oncefence.start_attempt_v1($1, $2, clock_timestamp() + interval '1 hour',"
+    " gen_random_uuid(), gen_random_uuid(), interval '1 minute', 5, 1, true)"
+)
+RETIRE = "UPDATE oncefence.binding_generations SET state = 'retired' WHERE org_id = :org"
+CHANGES = {
+    "the account is reconnected": (RETIRE, "binding_generation_stale"),
+    "the link moves": (
+        "UPDATE oncefence.remote_links SET version = version + 1 WHERE org_id = :org",
+        "link_changed",
+    ),
+    "the link is suspended": (
+        "UPDATE oncefence.remote_links SET version = version + 1, state = 'suspended'"
+        " WHERE org_id = :org",
+        "link_changed",
+    ),
+    "the link is retired": (
+        "UPDATE oncefence.remote_links SET version = version + 1, state = 'retired'"
+        " WHERE org_id = :org",
+        "link_changed",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arena:
+    """A world with many connections, and as many on which the end of a transaction is not heard."""
+
+    world: World
+    wide: AsyncEngine
+    deaf: AsyncEngine
+    line: DeafLine
+
+    async def over_deaf_line(self, ask: Callable[[AsyncEngine], Awaitable[T]]) -> T:
+        """What `ask` comes to if its answer is lost and it is asked again (C171)."""
+        try:
+            return await ask(self.deaf)
+        except StoreUnavailable:
+            return await ask(self.wide)
+
+    async def race(
+        self, racers: Sequence[Awaitable[object]], statement: str, *values: object
+    ) -> list[object]:
+        """What each racer came to, in their order; they come in any."""
+        places = list(range(len(racers)))
+        DICE.shuffle(places)
+        tasks: dict[int, asyncio.Future[object]] = {}
+        database = self.world.database
+        async with barrier(database, statement, *values, commits=False):
+            for place in places:
+                tasks[place] = asyncio.ensure_future(racers[place])
+            await waiting(database, len(racers))
+            self.line.is_deaf = True
+        ends = await asyncio.gather(
+            *(tasks[place] for place in range(len(racers))), return_exceptions=True
+        )
+        self.line.is_deaf = False
+        return ends
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def arena(store: Database) -> AsyncIterator[Arena]:
+    wide = make_engine(store.app_url, size=60)
+    world = await World.make(store)
+    world.engine = wide
+    try:
+        async with deaf_engine(store.app_url, size=20) as (deaf, line):
+            yield Arena(world=world, wide=wide, deaf=deaf, line=line)
+    finally:
+        await wide.dispose()
+
+
+def batches(of: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for begin in range(0, len(of), size):
+        yield of[begin : begin + size]
+
+
+class TestAdmission:
+    """Acceptance and rejection of one key."""
+
+    async def test_two_thousand_races_come_to_one_fact_each(self, arena: Arena) -> None:
+        """Both sides win often, and everybody is told what stands (C124, C133, C170, C171)."""
+        world = arena.world
+        offers = [await world.offer(f"lead-{number}") for number in range(SUBJECTS)]
+        handovers = [fresh(offers[number % SUBJECTS]) for number in range(PAIRS)]
+        told: dict[str, tuple[object, object]] = {}
+        heard: set[str] = set()
+
+        for batch in batches(handovers, PAIRS_AT_ONCE):
+            racers: list[Awaitable[object]] = []
+            for number, handover in enumerate(batch):
+                loses_answer = number % 10 == 0
+                racers += [
+                    asking(arena, verb, handover, loses_answer=loses_answer)
+                    for verb in (accepting, rejecting)
+                ]
+                if not loses_answer:
+                    heard.add(str(handover.key))
+            keys = [str(handover.key) for handover in batch]
+            scope = world.caller.scope
+            ends = await arena.race(
+                racers,
+                IN_THE_WAY,
+                keys,
+                scope.org,
+                scope.installation,
+                scope.capability,
+                scope.work_binding_digest,
+            )
+            told |= {
+                key: (ends[2 * number], ends[2 * number + 1]) for number, key in enumerate(keys)
+            }
+
+        admitted = await world.sql(
+            "SELECT h.handoff_key, h.admission, h.command_id, c.command_id AS made"
+            " FROM oncefence.handoffs AS h"
+            " LEFT JOIN oncefence.commands AS c USING (org_id, handoff_key) WHERE org_id = :org"
+        )
+        assert len(admitted) == len(told) == PAIRS
+        for row in admitted:
+            accepted, rejected = told[row.handoff_key]
+            assert isinstance(rejected, Receipt), rejected
+            assert rejected.admission == row.admission
+            assert (row.command_id, row.made) == (rejected.command, rejected.command)
+            if row.admission == Admission.COMMAND_ACCEPTED:
+                assert isinstance(accepted, Receipt), accepted
+                assert replace(accepted, is_new=False, due=None, deadline_ms=None) == replace(
+                    rejected, is_new=False
+                )
+                news = accepted.is_new + rejected.is_new
+            else:
+                assert isinstance(accepted, HandoffAlreadyRejected), accepted
+                news = int(rejected.is_new)
+            assert news == 1 if row.handoff_key in heard else news == 0, row.handoff_key
+        wins = sum(row.admission == Admission.COMMAND_ACCEPTED for row in admitted)
+        assert PAIRS / 10 <= wins <= PAIRS * 9 / 10
+        assert arena.line.swallowed == PAIRS / 10 * 2
+        for table, each in (("commands", 1), ("executions", 1), ("work_items", 1)):
+            assert await world.count(table) == wins * each, table
+        assert await world.count("sealed_payloads") == wins * 2
+        assert (await audit_invariants(arena.wide)).violations == 0
+
+
+class TestClaim:
+    """Twenty claimants of one item."""
+
+    async def test_four_thousand_claims_have_one_winner_an_item(self, arena: Arena) -> None:
+        """One mark, one token and the next epoch, on fresh, retried and lost items (C49, C160)."""
+        world = arena.world
+        world.limits = Limits(claims_lost_max=9)
+        kinds = [claimable[number % len(claimable)] for number in range(ITEMS)]
+        items = await in_turns(
+            [kind(world, f"lead-{number}") for number, kind in enumerate(kinds)], at_once=20
+        )
+        lost_marks = 0
+
+        for batch in batches(items, ITEMS_AT_ONCE):
+            before = [await world.item(accepted.work) for accepted in batch]
+            tokens = [[LeaseToken(uuid4()) for _ in range(RACERS)] for _ in batch]
+            racers = [
+                claiming(arena, accepted, token, loses_answer=number % 10 == 0)
+                for accepted, of_item in zip(batch, tokens, strict=True)
+                for number, token in enumerate(of_item)
+            ]
+            ends = await arena.race(
+                racers, HOLD_ITEMS, world.org, [accepted.work for accepted in batch]
+            )
+            for accepted, was, of_item, answers in zip(
+                batch, before, tokens, batches(ends, RACERS), strict=True
+            ):
+                winners = [number for number, end in enumerate(answers) if type(end) is Started]
+                assert len(winners) == 1, (accepted.work, answers)
+                lost_marks += winners[0] % 10 == 0
+                started = answers[winners[0]]
+                assert isinstance(started, Started)
+                others = [end for end in answers if end is not started]
+                assert {
+                    (end.verdict, end.until) if isinstance(end, NotStarted) else end
+                    for end in others
+                } == {(StartVerdict.IN_FLIGHT, started.lease_until)}
+                now = await world.item(accepted.work)
+                assert now.ownership_epoch == started.fence.epoch == was.ownership_epoch + 1
+                assert now.lease_token == started.fence.token == of_item[winners[0]]
+                assert now.attempt == was.attempt + 1
+                opened = await world.of_command("effect_attempts", accepted)
+                assert len(opened) == was.attempt + 1
+                assert opened[-1].lease_token == started.fence.token
+
+        assert lost_marks > 0, "a winner whose mark got no answer found it by its token"
+        assert (await audit_invariants(arena.wide)).violations == 0
+
+
+class TestLane:
+    """Two commands of one record."""
+
+    async def test_two_claims_in_one_target_lane_have_one_winner(self, arena: Arena) -> None:
+        """The one that was accepted first goes first, whoever asks first (C221, C222)."""
+        world = arena.world
+        pairs = [await two_of(world, f"lead-{number}") for number in range(LANES)]
+        racers = [
+            claiming(arena, accepted, LeaseToken(uuid4())) for pair in pairs for accepted in pair
+        ]
+
+        ends = await arena.race(racers, HOLD_ITEMS, world.org, works(pairs))
+
+        for first, second in batches(ends, 2):
+            assert isinstance(first, Started), first
+            assert isinstance(second, NotStarted), second
+            assert second.verdict is StartVerdict.LANE_BLOCKED
+
+    @pytest.mark.parametrize(
+        "outcome", [Outcome.ACCEPTED, Outcome.RETRYABLE_PRE_DISPATCH, Outcome.OUTCOME_UNKNOWN]
+    )
+    async def test_the_second_never_starts_beside_the_first(
+        self, arena: Arena, outcome: Outcome
+    ) -> None:
+        """A lane that is being given up is free or held, and never half (C223, C224)."""
+        world = arena.world
+        pairs = [await two_of(world, f"lead-{number}") for number in range(LANES)]
+        open_ones = [await world.start(first) for first, _ in pairs]
+        racers: list[Awaitable[object]] = []
+        for started, (_, second) in zip(open_ones, pairs, strict=True):
+            racers += [
+                world.settle(started, outcome),
+                claiming(arena, second, LeaseToken(uuid4())),
+            ]
+
+        ends = await arena.race(racers, HOLD_ITEMS, world.org, works(pairs))
+
+        passed_on = 0
+        for (settled, claimed), started in zip(batches(ends, 2), open_ones, strict=True):
+            assert isinstance(settled, Settled), settled
+            if isinstance(claimed, Started):
+                passed_on += 1
+                ended = (await world.attempt(started.attempt)).settled_at
+                assert (await world.attempt(claimed.attempt)).started_at >= ended
+            else:
+                assert isinstance(claimed, NotStarted), claimed
+                assert claimed.verdict is StartVerdict.LANE_BLOCKED
+        if outcome is not Outcome.ACCEPTED:
+            assert passed_on == 0
+
+    async def test_the_database_alone_lets_one_claim_through(self, arena: Arena) -> None:
+        """Two claims that see each other unclaimed would both pass a predicate (C222)."""
+        world = arena.world
+        pairs = [await two_of(world, f"lead-{number}") for number in range(LANES)]
+        racers = [
+            world.transaction(move_item("processing", "claim"), work=accepted.work)
+            for pair in pairs
+            for accepted in pair
+        ]
+
+        ends = await arena.race(racers, HOLD_ITEMS, world.org, works(pairs))
+
+        for pair in batches(ends, 2):
+            (refused,) = [end for end in pair if end is not None]
+            assert isinstance(refused, Exception)
+            assert constraint_name(refused) == "one_processing_per_target_lane"
+
+
+class TestMovingGround:
+    """What a claim relies on changes while the claim is under way."""
+
+    @pytest.mark.parametrize("change", CHANGES)
+    @pytest.mark.parametrize("stands", [True, False])
+    async def test_waits_for_a_claim_that_has_not_committed(
+        self, world: World, change: str, stands: bool
+    ) -> None:
+        """Whoever changes it counts afterwards, and then misses no send (C168)."""
+        statement, failure = CHANGES[change]
+        accepted = await world.accept_command()
+        connection = await asyncpg.connect(world.database.app_url)
+        try:
+            claim = connection.transaction()
+            await claim.start()
+            verdict = await connection.fetchval(CLAIM, world.org, accepted.work)
+            changing = asyncio.create_task(changed_and_counted(world, statement))
+            await waiting(world.database, 1)
+            assert not changing.done()
+
+            await (claim.commit() if stands else claim.rollback())
+
+            assert verdict == "started"
+            assert await changing == int(stands)
+        finally:
+            await connection.close()
+        if stands:
+            (attempt,) = await world.of_command("effect_attempts", accepted)
+            await world.sql(
+                "UPDATE oncefence.work_items SET run_after = clock_timestamp()"
+                " WHERE org_id = :org AND work_id = :work",
+                work=accepted.work,
+            )
+            await world.expire_lease(accepted.work)
+            again = await world.try_to_start(accepted)
+            assert isinstance(again, NotStarted)
+            assert again.verdict is StartVerdict.ATTEMPT_LOST
+            assert attempt.outcome is None
+        else:
+            await is_refused(world, accepted, await world.try_to_start(accepted), failure)
+
+    @pytest.mark.parametrize("change", CHANGES)
+    @pytest.mark.parametrize("pause", ["executions", "remote_links", "binding_generations"])
+    async def test_is_seen_by_a_claim_that_was_held_open(
+        self, world: World, change: str, pause: str
+    ) -> None:
+        """The claim had its item before the change, and decides after it (C141, C164, C168)."""
+        statement, failure = CHANGES[change]
+        accepted = await world.accept_command()
+        changes_what_holds = f"oncefence.{pause} " in statement
+        async with barrier(
+            world.database,
+            f"SELECT FROM oncefence.{pause} WHERE org_id = $1 FOR UPDATE",
+            world.org,
+            commits=False,
+        ):
+            claim = asyncio.create_task(world.try_to_start(accepted))
+            await waiting(world.database, 1)
+            if not changes_what_holds:
+                await world.sql(statement)
+        if changes_what_holds:
+            pytest.fail("parametrise without it")
+
+        await is_refused(world, accepted, await claim, failure)
+
+    async def test_counts_every_send_of_a_generation_when_it_retires_it(
+        self, arena: Arena
+    ) -> None:
+        """Claims come before and after it, and none of them in the middle of it (C6, C168)."""
+        world = arena.world
+        before, after = [
+            await in_turns(
+                [world.accept_command(f"{when}-{number}") for number in range(LANES)], at_once=5
+            )
+            for when in ("before", "after")
+        ]
+        async with barrier(
+            world.database,
+            "SELECT FROM oncefence.binding_generations WHERE org_id = $1 FOR UPDATE",
+            world.org,
+            commits=False,
+        ):
+            early = [asyncio.create_task(world.try_to_start(accepted)) for accepted in before]
+            await waiting(world.database, LANES)
+            mover = asyncio.create_task(changed_and_counted(world, RETIRE))
+            await waiting(world.database, LANES + 1)
+            late = [asyncio.create_task(world.try_to_start(accepted)) for accepted in after]
+            await waiting(world.database, 2 * LANES + 1)
+
+        counted = await mover
+        ends = await asyncio.gather(*early, *late)
+
+        sent = [end for end in ends if isinstance(end, Started)]
+        refused = [end.failure_class for end in ends if isinstance(end, NotStarted)]
+        assert len(sent) == counted == await world.count("effect_attempts")
+        assert refused == ["binding_generation_stale"] * (2 * LANES - counted)
+        assert (await audit_invariants(world.engine)).violations == 0
+
+
+def fresh(offer: Handover) -> Handover:
+    """The same handover under a key of its own."""
+    outbox = OutboxId(uuid4().hex)
+    return replace(
+        offer, outbox=outbox, key=EffectHandoffKey.for_outbox(offer.key.scope, outbox)
+    )
