@@ -117,7 +117,7 @@ class TestLateWordThatNothingWasSent:
             await take_for_dead(world, accepted)
 
             async def is_past_its_deadline() -> bool:
-                return await world.now() > attempt.started_at + timedelta(seconds=0.5)
+                return bool(await world.now() > attempt.started_at + timedelta(seconds=0.5))
 
             await until(is_past_its_deadline)
             shelf.thawed.set()

@@ -8,7 +8,7 @@ given only where both use the same one.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from temporalio.client import Client
@@ -92,8 +92,16 @@ class WorkAnnouncer:
         await self.starter.start(self._input(ref))
 
     async def wake(self, ref: WorkRef) -> None:
-        """Start the item's workflow, or have the running one look again."""
-        await self.starter.wake(self._input(ref))
+        """
+        Start the item's workflow, or have the running one look again.
+
+        What is not due yet is only started: its workflow knows until when it waits, and a wake
+        would cost it a read that finds nothing to do.
+        """
+        if ref.run_after > datetime.now(UTC):
+            await self.starter.begin(self._input(ref))
+        else:
+            await self.starter.wake(self._input(ref))
 
     def _input(self, ref: WorkRef) -> WorkInput:
         return WorkInput(

@@ -51,6 +51,10 @@ class WorkStarter:
         if getattr(handle, "__temporal_eagerly_started", False):
             self.eager.given += 1
 
+    async def begin(self, item: WorkInput) -> None:
+        """Start the workflow of an item that is due later; a running one is left as it is."""
+        await self._start(item)
+
     async def wake(self, item: WorkInput) -> None:
         """Start the workflow where there is none, and have it look again where there is."""
         await self._start(item, signal=WAKE)
