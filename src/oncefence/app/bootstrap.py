@@ -99,7 +99,7 @@ class WorkAnnouncer:
         would cost it a read that finds nothing to do.
         """
         if ref.run_after > datetime.now(UTC):
-            await self.starter.begin(self._input(ref))
+            await self.starter.start_later(self._input(ref))
         else:
             await self.starter.wake(self._input(ref))
 

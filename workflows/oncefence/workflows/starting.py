@@ -51,7 +51,7 @@ class WorkStarter:
         if getattr(handle, "__temporal_eagerly_started", False):
             self.eager.given += 1
 
-    async def begin(self, item: WorkInput) -> None:
+    async def start_later(self, item: WorkInput) -> None:
         """Start the workflow of an item that is due later; a running one is left as it is."""
         await self._start(item)
 
