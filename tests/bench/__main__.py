@@ -78,29 +78,32 @@ def _positive(kind: type[float]) -> Any:  # argparse calls it by whatever type i
 
 
 def _show(report: dict[str, Any]) -> None:
-    console = Console()
-    table = Table("case", "ours /s", "floor /s", "ratio", "by round", "p50 ms", "p95 ms")
+    console = Console(width=100)
+    table = Table("case", "ours /s", "floor /s", "ratio", "by round", "by CPU", "p50 ms", "p95 ms")
     for case in report["cases"]:
         latency = report["latency"][case["name"]]
-        spread = case["ratio_by_round"]
+        ours, floors = latency["ours"], latency["floor"]
+        spread = report["ratio_by_round"][case["name"]]
         table.add_row(
             case["name"],
             f"{case['ours']:.1f}",
             f"{case['floor']:.1f}",
             f"{case['ratio']:.2f}",
-            f"{spread['least']:.2f} .. {spread['most']:.2f}",
-            f"{latency['ours']['p50']:.0f} ({latency['floor']['p50']:.0f})",
-            f"{latency['ours']['p95']:.0f} ({latency['floor']['p95']:.0f})",
+            f"{spread['least']:.2f}-{spread['most']:.2f}",
+            f"{spread['by_cpu']:.2f}",
+            f"{ours['p50']:.0f} ({floors['p50']:.0f})",
+            f"{ours['p95']:.0f} ({floors['p95']:.0f})",
         )
     console.print(table)
-    parts = Table("where the time of one local effect goes", "ms", "share")
+    parts = Table("where the time of one effect goes, local form, alone", "ms", "share")
     for part in report["where_the_time_goes"]:
         parts.add_row(part["part"], f"{part['ms']:.2f}", f"{part['share']:.0%}")
     console.print(parts)
     processes = list(report["cpu_ms_each"]["local"])
-    spent = Table("CPU ms each", *processes)
+    spent = Table("CPU ms for each", *processes, "all")
     for side, by_process in report["cpu_ms_each"].items():
-        spent.add_row(side, *(f"{by_process[process]:.1f}" for process in processes))
+        cells = [*(by_process[process] for process in processes), sum(by_process.values())]
+        spent.add_row(side, *(f"{cell:.1f}" for cell in cells))
     console.print(spent)
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from temporalio.api.enums.v1 import EventType
+
 from tests.bench.measuring import Tally, measure_latency, measure_rate, percentile
 from tests.bench.parts import bare_laps, effect_laps
 from tests.bench.sides import Side
@@ -101,7 +103,7 @@ async def _rates(
 
 
 def _report(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, Any]:
-    cases, latency = [], {}
+    cases, latency, spread = [], {}, {}
     for name, ours, floor in CASES:
         mine, theirs = tallies[ours], tallies[floor]
         by_round = [a / b for a, b in zip(mine.rates, theirs.rates, strict=True)]
@@ -111,13 +113,14 @@ def _report(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, Any]:
                 "ours": round(mine.per_second, 2),
                 "floor": round(theirs.per_second, 2),
                 "ratio": round(mine.per_second / theirs.per_second, 3),
-                "ratio_by_round": {
-                    "least": round(min(by_round), 3),
-                    "median": round(median(by_round), 3),
-                    "most": round(max(by_round), 3),
-                },
             }
         )
+        spread[name] = {
+            "least": round(min(by_round), 3),
+            "median": round(median(by_round), 3),
+            "most": round(max(by_round), 3),
+            "by_cpu": round(sum(theirs.cpu_ms().values()) / sum(mine.cpu_ms().values()), 3),
+        }
         latency[name] = {
             who: {
                 "p50": round(percentile(tally.latencies_ms, 0.50), 2),
@@ -130,6 +133,7 @@ def _report(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, Any]:
         "unit": "effects per second, end to end",
         "cases": cases,
         "latency": latency,
+        "ratio_by_round": spread,
         "cpu_ms_each": {name: tally.cpu_ms() for name, tally in tallies.items()},
         "run": {
             "seconds_each": plan.seconds,
@@ -157,8 +161,13 @@ async def _where(set_up: Stage, sides: Mapping[str, Side], plan: Plan) -> dict[s
             name: laps.parts() for name, laps in (ours | floor).items() if name != "local"
         },
         "sql_statements_each": ours["local"].statements_each,
-        "history_events_each": {
-            name: [event.event_type async for event in (await side.once()).fetch_history_events()]
-            for name, side in sides.items()
-        },
+        "history_events_each": {name: await _events_of(side) for name, side in sides.items()},
     }
+
+
+async def _events_of(side: Side) -> list[str]:
+    handle = await side.once()
+    return [
+        EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").lower()
+        async for event in handle.fetch_history_events()
+    ]

@@ -44,15 +44,16 @@ async def measure_rate(
     """
     Keep `in_flight` of them under way for a slice, and count those that end inside the window.
 
-    What is under way when the window closes runs to its end, uncounted, so that the next slice
-    begins on a quiet machine.
+    The window stays open until one wave of them has ended in it, however slow the machine. What
+    is under way when it closes runs to its end, uncounted, so that the next slice begins on a
+    quiet machine.
     """
     ends: list[float] = []
     opens_at = perf_counter() + RAMP_SECONDS
     closes_at = opens_at + seconds
 
     async def again_and_again() -> None:
-        while perf_counter() < closes_at:
+        while perf_counter() < closes_at or sum(end >= opens_at for end in ends) < in_flight:
             await side.once()
             ends.append(perf_counter())
 
@@ -66,10 +67,12 @@ async def measure_rate(
         raise errors.exceptions[0] from None
     after = cpu_seconds(processes)
 
-    counted = sum(opens_at <= end <= closes_at for end in ends)
+    inside = sorted(end for end in ends if end >= opens_at)
+    closed_at = max(closes_at, inside[in_flight - 1])
+    counted = sum(end <= closed_at for end in inside)
     tally.done += counted
-    tally.seconds += seconds
-    tally.rates.append(counted / seconds)
+    tally.seconds += closed_at - opens_at
+    tally.rates.append(counted / (closed_at - opens_at))
     tally.cpu_done += len(ends)
     for name, spent in after.items():
         tally.cpu_seconds[name] = tally.cpu_seconds.get(name, 0.0) + spent - before[name]

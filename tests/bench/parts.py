@@ -13,6 +13,7 @@ from sqlalchemy import event
 
 from oncefence.activities import attempt
 from oncefence.storage.engine import Store
+from oncefence.storage.phases.accept_handoff import accept_handoff
 from tests.bench import sides
 from tests.bench.sides import Side
 
@@ -85,7 +86,7 @@ async def effect_laps(side: Side, engine: Store, *, tries: int) -> Laps:
         "find_successors": (SUCCESSORS, SUCCESSORS),
     }
     with ExitStack() as stack:
-        accept = _with_statements(laps, engine, sides.accept_handoff)
+        accept = _with_statements(laps, engine, accept_handoff)
         stack.enter_context(patch.object(sides, "accept_handoff", accept))
         for verb, (before, itself) in verbs.items():
             timed = _timed(laps, getattr(attempt, verb), before, itself)

@@ -63,6 +63,11 @@ class Cell:
         return not self.traps and self.fault is None and self.lookup_fault is None
 
     @property
+    def freezes(self) -> bool:
+        """A life stands still in it."""
+        return any(trap.action is Action.FREEZE for trap in self.traps)
+
+    @property
     def needs_line(self) -> bool:
         """Something strikes on the way to the database, and not in the life itself."""
         return any(
@@ -82,6 +87,6 @@ class Cell:
             parts.append(f"fault {self.fault}")
         if self.lookup_fault is not None:
             parts.append(f"lookup fault {self.lookup_fault}")
-        if any(trap.action is Action.FREEZE for trap in self.traps):
+        if self.freezes:
             parts.append(f"thaw {self.thaw}")
         return " ".join(parts)

@@ -10,6 +10,7 @@ import pickle
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import text
@@ -27,9 +28,18 @@ from tests.crashgrid.proxy import Line
 from tests.crashgrid.world import LIMITS
 
 _ATTEMPTS = text(
-    "SELECT org_id, attempt_id, command_id FROM oncefence.effect_attempts"
-    " WHERE started_at IS NOT NULL"
+    "SELECT org_id, attempt_id,"
+    " CASE settled_as WHEN 'lost' THEN settled_at END AS given_up_at"
+    " FROM oncefence.effect_attempts WHERE started_at IS NOT NULL"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One that was started; `given_up_at` is when another life settled it as lost."""
+
+    org: str
+    given_up_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +47,7 @@ class Findings:
     """What a slot's database says when all cells are over."""
 
     audit: Audit
-    attempts: Mapping[str, str]
-    """The command of each attempt that was started."""
+    attempts: Mapping[str, Attempt]
 
 
 class Companion:
@@ -103,5 +112,8 @@ class Companion:
         )
         async with self._engine.connect() as connection:
             rows = await connection.execute(_ATTEMPTS)
-            attempts = {str(row.attempt_id): str(row.command_id) for row in rows}
+            attempts = {
+                str(row.attempt_id): Attempt(org=row.org_id, given_up_at=row.given_up_at)
+                for row in rows
+            }
         return Findings(audit=audit, attempts=attempts)

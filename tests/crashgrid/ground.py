@@ -19,6 +19,8 @@ from tests.crashgrid.world import PUBLIC_KEY, RING, SUBJECT, TOKEN, operation_of
 from tests.support.world import INSTALLATION, scope_of
 
 _FIRST_CONTACT = 100_000
+# After the send was given up, and before the last lookup.
+_LATE_SECONDS = 0.7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,10 @@ def _rules(cell: Cell, contact: str) -> list[dict[str, object]]:
     if cell.fault is Fault.REFUSE:
         # Nobody knows at accept what a connection will ask for, so it is not told of whom.
         rules.append({"fault": cell.fault.value})
+    elif cell.fault is Fault.LATE_ANSWER and cell.freezes:
+        # Without a time it waits for its client to give up, and a frozen one holds on: longer
+        # than any horizon that a provider could declare.
+        rules.append({"fault": cell.fault.value, "contact": contact, "delay_s": _LATE_SECONDS})
     elif cell.fault is not None:
         rules.append({"fault": cell.fault.value, "contact": contact})
     if cell.lookup_fault is not None:

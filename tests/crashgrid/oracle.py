@@ -3,18 +3,23 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from oncefence.app.ledger_check import compare
+from oncefence.simulator.contacts import read_stamp
 from oncefence.simulator.faults import Fault
 from oncefence.simulator.ledger import Kind, Ledger
+from oncefence.simulator.ledger import Row as LedgerRow
 from oncefence.storage.phases.audit_invariants import Audit, Standing
-from tests.crashgrid.companion import Findings
+from tests.crashgrid.companion import Attempt, Findings
 from tests.crashgrid.slot import Played
 
 Row = Mapping[str, Any]
 
 SETTLED_BY_LOOKUP_RATIO = 0.99
+# A busy provider reads a request some time after it was sent.
+_READ_SLOWLY = timedelta(seconds=0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +65,12 @@ def judge(worlds: Iterable[tuple[Sequence[Played], Sequence[Findings], Ledger]])
 
 def _judge_world(played: Sequence[Played], findings: Sequence[Findings], ledger: Ledger) -> Verdict:
     audit = _joined([each.audit for each in findings])
-    attempts = {attempt: command for each in findings for attempt, command in each.attempts.items()}
+    attempts = {name: attempt for each in findings for name, attempt in each.attempts.items()}
     by_org = {each.cell.name: each for each in played}
     promise = compare(audit, ledger)
     own = [
         *_sent_twice(attempts, ledger),
+        *_sent_too_late(attempts, ledger),
         *_unended(audit.standings),
         *_disagreeing(played, audit.standings),
         *_broken(played),
@@ -103,24 +109,46 @@ def _joined(audits: Sequence[Audit]) -> Audit:
     )
 
 
-def _sent_twice(attempts: Mapping[str, str], ledger: Ledger) -> list[Row]:
-    """At most one request of an attempt ever reached the provider, and of nothing else any."""
-    requests = Counter(
-        row.attempt
+def _requests(ledger: Ledger) -> list[LedgerRow]:
+    """Every request that came to change something; unread to the end or not, it had been sent."""
+    return [
+        row
         for row in ledger.rows
-        if row.method == "PATCH"
-        # Unread to the end or not, it had been sent.
-        and (row.kind is Kind.READ or row.fault == Fault.RESET_BEFORE_READ)
-    )
+        if row.method == "PATCH" and (row.kind is Kind.READ or row.fault == Fault.RESET_BEFORE_READ)
+    ]
+
+
+def _sent_twice(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
+    """At most one request of an attempt ever reached the provider, and of nothing else any."""
+    counts = Counter(row.attempt for row in _requests(ledger))
     return [
         {
             "invariant": "one_request_per_attempt",
+            "org_id": attempts[attempt].org if attempt in attempts else None,
             "attempt_id": attempt,
-            "command_id": attempts.get(attempt or ""),
             "requests": count,
         }
-        for attempt, count in requests.items()
+        for attempt, count in counts.items()
         if count > 1 or attempt not in attempts
+    ]
+
+
+def _sent_too_late(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
+    """What was given up as lost is not sent any more, whoever wakes."""
+    return [
+        {
+            "invariant": "nothing_is_sent_after_it_was_given_up",
+            "org_id": attempt.org,
+            "attempt_id": row.attempt,
+            "given_up_at": attempt.given_up_at,
+            "came_at": row.at,
+        }
+        for row in _requests(ledger)
+        # A part of a request is read for as long as its sender holds on, and is none.
+        if row.complete is not False
+        and (attempt := attempts.get(row.attempt or "")) is not None
+        and attempt.given_up_at is not None
+        and read_stamp(row.at) > attempt.given_up_at + _READ_SLOWLY
     ]
 
 

@@ -112,12 +112,15 @@ class Striker:
         await self.reach(point(call, Step.BEFORE_CONNECT))
         answer = await http_once(
             request,
-            before_first_byte=lambda: self.reach_now(point(call, Step.BEFORE_FIRST_BYTE)),
+            before_first_byte=lambda: self._reach_before_first_byte(call),
             journal=_StrikingJournal(self, call),
             **given,
         )
         await self.reach(point(call, Step.AFTER_ANSWER))
         return answer
+
+    def _reach_before_first_byte(self, call: str) -> None:
+        self.reach_now(point(call, Step.BEFORE_FIRST_BYTE))
 
     # --- points -----------------------------------------------------------------------------
 
@@ -129,16 +132,17 @@ class Striker:
 
     async def reach(self, name: str) -> None:
         """The life is at this point now."""
-        if self.reach_now(name):
-            # An interruption takes hold where the loop goes on.
+        if self.reach_now(name) in INTERRUPTIONS:
+            # An interruption takes hold where the loop goes on. After anything else it must not
+            # go on here: what has stood still does the very next thing.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
-    def reach_now(self, name: str) -> bool:
-        """Likewise, where nothing may be awaited."""
+    def reach_now(self, name: str) -> Action | None:
+        """Likewise, where nothing may be awaited; what happened there."""
         number = self._waiting(name)
         if number is None:
-            return False
+            return None
         action = self._cell.traps[number].action
         self._board.fire(number)
         match action:
@@ -153,7 +157,7 @@ class Striker:
             case _:
                 assert action in INTERRUPTIONS, f"{action} does not happen at {name}"
                 self._interrupt(action)
-        return True
+        return action
 
     def _await_restart(self) -> None:
         before = self._board.restarts

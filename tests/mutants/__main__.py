@@ -11,12 +11,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
 
-from tests.mutants.mutant import ROOT, Mutant, chosen, flaws, load
-from tests.mutants.trial import Outcomes, Runs, Trial, Verdict, confirmed, copy_tree
+from tests.mutants.mutant import ROOT, Mutant, chosen, load, refuse_flaws
+from tests.mutants.trial import Outcomes, Trial, Verdict, Worker, confirmed, copy_tree
+
+T = TypeVar("T")
 
 _NOT_ALL_KILLED, _BAD_INPUT, _INTERRUPTED = 1, 2, 130
 
@@ -27,19 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         mutants = chosen(load(), given.only)
-        if given.jobs < 1:
-            raise ValueError("--jobs needs a number of 1 or more")
-        found = [flaw for mutant in mutants for flaw in flaws(mutant)]
-        if found:
-            raise ValueError("\n  ".join(["these cannot be tried:", *found]))
+        refuse_flaws(mutants)
     except ValueError as reason:
         parser.print_usage(sys.stderr)
         sys.stderr.write(f"mutants: {reason}\n")
         return _BAD_INPUT
     began = time.monotonic()
-    runs = Runs()
     try:
-        trials, baseline = _try_all(mutants, given.jobs, runs)
+        trials, baseline = _try_all(mutants, given.jobs)
     except KeyboardInterrupt:
         return _INTERRUPTED
     figures = _figures(trials, baseline, time.monotonic() - began)
@@ -49,34 +49,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if figures["killed"] == figures["mutants"] else _NOT_ALL_KILLED
 
 
-def _try_all(
-    mutants: Sequence[Mutant], jobs: int, runs: Runs
-) -> tuple[Sequence[Trial], Outcomes]:
+def _try_all(mutants: Sequence[Mutant], jobs: int) -> tuple[Sequence[Trial], Outcomes]:
+    workers = [Worker() for _ in range(jobs)]
+    free: SimpleQueue[Worker] = SimpleQueue()
+    for worker in workers:
+        free.put(worker)
+
+    def by_a_worker(run: Callable[[Worker], T]) -> T:
+        worker = free.get()
+        try:
+            return run(worker)
+        finally:
+            free.put(worker)
+
     with tempfile.TemporaryDirectory(prefix="oncefence-mutants-") as folder:
         # What is edited while this runs changes no verdict: all copies are made of this one.
         source, unchanged = Path(folder) / "source", Path(folder) / "unchanged"
         copy_tree(ROOT, source)
         copy_tree(source, unchanged)
-        with ThreadPoolExecutor(jobs) as pool:
-            try:
-                without = pool.submit(runs.baseline, unchanged, mutants)
-                trying = [
-                    pool.submit(runs.try_mutant, mutant, source, Path(folder) / mutant.name)
-                    for mutant in mutants
-                ]
-                for number, done in enumerate(as_completed(trying), 1):
-                    _tell(done.result(), number, len(mutants))
-                baseline = without.result()
-            except KeyboardInterrupt:
-                runs.stop()
-                pool.shutdown(cancel_futures=True)
-                raise
+        pool = ThreadPoolExecutor(jobs)
+        try:
+            without = pool.submit(by_a_worker, lambda worker: worker.baseline(unchanged, mutants))
+            trying = [
+                pool.submit(
+                    by_a_worker, partial(_try_one, mutant, source, Path(folder) / mutant.name)
+                )
+                for mutant in mutants
+            ]
+            for number, done in enumerate(as_completed(trying), 1):
+                _tell(done.result(), number, len(mutants))
+            baseline = without.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.stop()
+            raise
+        finally:
+            pool.shutdown()
+            for worker in workers:
+                worker.close()
         return [confirmed(each.result(), baseline) for each in trying], baseline
 
 
-def _figures(
-    trials: Sequence[Trial], baseline: Outcomes, seconds: float
-) -> dict[str, object]:
+def _try_one(mutant: Mutant, source: Path, tree: Path, worker: Worker) -> Trial:
+    return worker.try_mutant(mutant, source, tree)
+
+
+def _figures(trials: Sequence[Trial], baseline: Outcomes, seconds: float) -> dict[str, object]:
     count = Counter(trial.verdict for trial in trials)
     return {
         "mutants": len(trials),
@@ -116,7 +135,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these mutants alone")
     parser.add_argument(
-        "--jobs", type=int, default=2, metavar="N", help="so many at a time (2); each has servers"
+        "--jobs",
+        type=int,
+        choices=range(1, 65),
+        default=2,
+        metavar="N",
+        help="so many at a time (2); each has servers of its own",
     )
     return parser
 

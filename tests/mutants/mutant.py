@@ -3,8 +3,10 @@
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).with_name("mutants.toml")
@@ -13,21 +15,21 @@ CODE_FOLDERS = ("src", "storage", "activities", "workflows")
 # What only compares texts sees every change and proves nothing about what the code does.
 NO_BEHAVIOUR = ("tests/golden", "tests/tidy", "tests/mutants")
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_CLAUSE = re.compile(r"C[1-9][0-9]*")
-_FIELDS = {"name", "clauses", "file", "find", "replace", "tests"}
+Clause = Annotated[str, StringConstraints(pattern=r"^C[1-9][0-9]*$")]
+CodeFile = Annotated[str, StringConstraints(pattern=rf"^({'|'.join(CODE_FOLDERS)})/")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
+class Mutant(BaseModel):
     """One rule broken by one change of one file, and the tests that are tried, cheapest first."""
 
-    name: str
-    clauses: tuple[str, ...]
-    file: str
-    find: str
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
+    clauses: tuple[Clause, ...] = Field(min_length=1)
+    file: CodeFile
+    find: str = Field(min_length=1)
     replace: str
-    tests: tuple[str, ...]
+    tests: tuple[str, ...] = Field(min_length=1)
 
     def applied_to(self, text: str) -> str:
         """
@@ -44,15 +46,26 @@ class Mutant:
         return text.replace(self.find, self.replace)
 
 
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mutant: tuple[Mutant, ...]
+
+
 def read(text: str) -> tuple[Mutant, ...]:
     """
     The mutants that a text in TOML holds.
 
     Raises:
-        ValueError: The first that is not of the form, by its name or number.
+        ValueError: What of it is not of the form.
     """
-    rows = tomllib.loads(text).get("mutant", [])
-    return tuple(_mutant(row, number) for number, row in enumerate(rows, 1))
+    document = tomllib.loads(text)
+    try:
+        return _File.model_validate(document).mutant
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(map(str, wrong["loc"]))
+        raise ValueError(f"{DATA.name}: {place}: {wrong['msg']}") from None
 
 
 def load() -> tuple[Mutant, ...]:
@@ -80,61 +93,39 @@ def flaws(mutant: Mutant, root: Path = ROOT) -> Iterator[str]:
     """What keeps the mutant from being tried in the tree at `root`."""
     path = root / mutant.file
     if not path.is_file():
-        yield f"{mutant.file} is not there"
+        yield f"{mutant.name}: {mutant.file} is not there"
     else:
         try:
             mutant.applied_to(path.read_text(encoding="utf-8"))
         except ValueError as reason:
             yield str(reason)
+    if mutant.find == mutant.replace:
+        yield f"{mutant.name}: it changes nothing"
     for target in mutant.tests:
         if target.startswith(NO_BEHAVIOUR):
-            yield f"{target} compares texts; name a test of behaviour"
+            yield f"{mutant.name}: {target} compares texts; name a test of behaviour"
         elif not _is_there(target, root):
-            yield f"{target} names no test"
+            yield f"{mutant.name}: {target} names no test"
+
+
+def refuse_flaws(mutants: Iterable[Mutant]) -> None:
+    """
+    Check that every one of them can be tried.
+
+    Raises:
+        ValueError: What keeps which from it.
+    """
+    found = [flaw for mutant in mutants for flaw in flaws(mutant)]
+    if found:
+        raise ValueError("\n  ".join(["these cannot be tried:", *found]))
 
 
 def _is_there(target: str, root: Path) -> bool:
     file, *names = target.partition("[")[0].split("::")
     path = root / file
-    if path.is_dir():
-        return not names
     if not path.is_file():
         return False
     text = path.read_text(encoding="utf-8")
-    return all(re.search(rf"^\s*(class|(async )?def) {name}\b", text, re.M) for name in names)
-
-
-def _mutant(row: dict[str, object], number: int) -> Mutant:
-    name = row.get("name")
-    called = name if isinstance(name, str) and _NAME.fullmatch(name) else f"mutant {number}"
-    if called != name:
-        raise ValueError(f"{called}: its name must be lower-case words joined by hyphens")
-    if set(row) != _FIELDS:
-        wrong = ", ".join(sorted(set(row) ^ _FIELDS))
-        raise ValueError(f"{called}: missing or unknown: {wrong}")
-    for field in ("file", "find", "replace"):
-        if not isinstance(row[field], str):
-            raise ValueError(f"{called}: {field} must be a text")
-    clauses, tests = _texts(row["clauses"]), _texts(row["tests"])
-    if not clauses or not all(_CLAUSE.fullmatch(clause) for clause in clauses):
-        raise ValueError(f'{called}: clauses must be a list like ["C53"]')
-    if not tests:
-        raise ValueError(f"{called}: tests must name at least one")
-    if not row["find"] or row["find"] == row["replace"]:
-        raise ValueError(f"{called}: it changes nothing")
-    if str(row["file"]).split("/")[0] not in CODE_FOLDERS:
-        raise ValueError(f"{called}: only the code is changed, never a test or a document")
-    return Mutant(
-        name=called,
-        clauses=clauses,
-        file=str(row["file"]),
-        find=str(row["find"]),
-        replace=str(row["replace"]),
-        tests=tests,
+    return all(
+        re.search(rf"^\s*(class|(async )?def) {name}\b", text, re.MULTILINE) for name in names
     )
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        return ()
-    return tuple(value)

@@ -6,19 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tests.mutants.mutant import CODE_FOLDERS, Mutant
+from tests.mutants.mutant import ROOT, Mutant
 
 # Against a test that waits for ever in broken code; the slowest unbroken run takes a fraction.
 TRIAL_SECONDS_MAX = 300.0
 BASELINE_SECONDS_MAX = 900.0
-_GOODBYE_SECONDS = 30.0
 
 _LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__")
 
@@ -70,73 +68,49 @@ def copy_tree(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=_LEFT_BEHIND, symlinks=True)
 
 
-class Runs:
-    """The runs of pytest under way, so that an interruption ends each of them in good order."""
+class Worker:
+    """A process that runs pytest in copies of the tree, one after another."""
 
     def __init__(self) -> None:
-        self._processes: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
-        self.is_stopped = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tests.mutants.worker"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            # An interruption reaches it through `stop`, when nothing new is asked of it.
+            start_new_session=True,
+        )
 
     def pytest(
         self, tree: Path, targets: Sequence[str], *options: str, seconds_max: float
     ) -> Outcomes:
         """What the targets come to in the tree, whose own code is imported."""
-        report, log = tree / "outcomes.json", tree / "output.txt"
-        with log.open("wb") as output:
-            process = self._start(tree, [*options, "--outcomes", str(report), *targets], output)
-            try:
-                process.wait(seconds_max)
-            except subprocess.TimeoutExpired:
-                return Outcomes(trouble=f"not over after {seconds_max:.0f} s")
-            finally:
-                _end(process)
-                with self._lock:
-                    self._processes.discard(process)
+        report = tree / "outcomes.json"
+        order = {
+            "tree": str(tree),
+            "targets": list(targets),
+            "options": [*options, "--outcomes", str(report)],
+            "seconds_max": seconds_max,
+        }
+        assert self._process.stdin is not None, "it was made with one"
+        assert self._process.stdout is not None, "it was made with one"
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise ChildProcessError("a worker of the mutants ended; its last words are above")
+        if (trouble := json.loads(answer)["trouble"]) is not None:
+            return Outcomes(trouble=trouble)
         if not report.is_file():
-            words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            return Outcomes(trouble=words[-1] if words else f"exit code {process.returncode}")
+            words = (tree / "output.txt").read_text("utf-8", errors="replace").strip()
+            return Outcomes(trouble=(words or "it said nothing").splitlines()[-1])
         found = json.loads(report.read_text(encoding="utf-8"))
         return Outcomes(
             passed=frozenset(found["passed"]),
             failed=tuple(found["failed"]),
             errors=tuple(found["errors"]),
         )
-
-    def stop(self) -> None:
-        """No further run begins; those under way are asked to clean up and go."""
-        with self._lock:
-            self.is_stopped = True
-            for process in self._processes:
-                process.send_signal(signal.SIGINT)
-
-    def _start(
-        self, tree: Path, arguments: Sequence[str], output: object
-    ) -> "subprocess.Popen[bytes]":
-        paths = [tree / folder for folder in CODE_FOLDERS]
-        with self._lock:
-            if self.is_stopped:
-                raise KeyboardInterrupt
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "pytest", "-q", "--tb=short"),
-                    *("-p", "no:cacheprovider", "-p", "tests.mutants.own_tree"),
-                    *arguments,
-                ],
-                cwd=tree,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(map(str, [*paths, tree])),
-                    # Fixed examples: a verdict that chance has a hand in is none.
-                    "CI": "1",
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,  # type: ignore[arg-type]  # an open file
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            self._processes.add(process)
-        return process
 
     def baseline(self, tree: Path, mutants: Sequence[Mutant]) -> Outcomes:
         """What all tests of these mutants come to where nothing is changed."""
@@ -160,6 +134,17 @@ class Runs:
             seconds=time.monotonic() - began,
         )
 
+    def stop(self) -> None:
+        """It ends at once, and in good order what it has started."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        """It is gone, with its server."""
+        assert self._process.stdin is not None, "it was made with one"
+        self._process.stdin.close()
+        self._process.wait()
+
 
 def judged(found: Outcomes) -> tuple[Verdict, str | None, str | None]:
     """The verdict that outcomes stand for, with the killing test, or with what went wrong."""
@@ -176,7 +161,11 @@ def judged(found: Outcomes) -> tuple[Verdict, str | None, str | None]:
 
 def confirmed(trial: Trial, baseline: Outcomes) -> Trial:
     """The same trial, but that a test which fails anyway has killed nothing."""
-    if trial.killed_by is None or trial.killed_by in baseline.passed:
+    if trial.killed_by is None:
+        return trial
+    test = _function(trial.killed_by)
+    passed, failed = map(_function, baseline.passed), map(_function, baseline.failed)
+    if test in set(passed) - set(failed):
         return trial
     return Trial(
         mutant=trial.mutant,
@@ -187,12 +176,6 @@ def confirmed(trial: Trial, baseline: Outcomes) -> Trial:
     )
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Let a run that goes on end its servers, and then whatever is left of it."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(_GOODBYE_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+def _function(test: str) -> str:
+    # A parameter may be made by the code that was changed, and is then called otherwise.
+    return test.partition("[")[0]

@@ -9,13 +9,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import asyncpg
 import pytest
 import pytest_asyncio
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.command import Handover, Receipt
@@ -39,21 +40,26 @@ from tests.storage.deaf_line import DeafLine, deaf_engine
 from tests.storage.lifecycle_rows import move_item
 from tests.storage.racing import barrier, waiting
 from tests.support.servers import Database
-from tests.support.world import Accepted, World, seconds
+from tests.support.world import Accepted, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 T = TypeVar("T")
+Verb = Callable[[World, Handover, AsyncEngine], Awaitable[Receipt]]
 
 DICE = random.Random(20_771)
 
 PAIRS = 2_000
 PAIRS_AT_ONCE = 25
+PAIRS_UNHEARD = 100
 SUBJECTS = 25
 ITEMS = 200
-ITEMS_AT_ONCE = 3
+ITEMS_AT_ONCE = 2
+ITEMS_UNHEARD = 5
 RACERS = 20
-LANES = 25
+LANES = 15
+LATER = timedelta(hours=1)
+"""By then every item is due."""
 
 IN_THE_WAY = (
     "INSERT INTO oncefence.handoffs (handoff_key, org_id, installation, capability,"
@@ -64,6 +70,14 @@ IN_THE_WAY = (
 HOLD_ITEMS = (
     "SELECT FROM oncefence.work_items WHERE org_id = $1 AND work_id = ANY ($2::uuid[]) FOR UPDATE"
 )
+STANDING = """
+    SELECT w.work_id, w.ownership_epoch, w.lease_token, w.attempt,
+           count(a.attempt_id) AS attempts,
+           array_agg(a.lease_token) FILTER (WHERE a.settled_at IS NULL) AS held_by
+      FROM oncefence.work_items AS w
+      LEFT JOIN oncefence.effect_attempts AS a USING (org_id, work_id)
+     WHERE w.org_id = :org GROUP BY w.org_id, w.work_id
+"""
 CLAIM = (
     "SELECT verdict FROM oncefence.start_attempt_v1($1, $2, clock_timestamp() + interval '1 hour',"
     " gen_random_uuid(), $3, interval '1 minute', 5, 1, true)"
@@ -98,28 +112,30 @@ class Arena:
             return await ask(self.wide)
 
     async def race(
-        self, racers: Sequence[Awaitable[object]], statement: str, *values: object
-    ) -> list[object]:
-        """What each racer came to, in their order; they come in any."""
-        places = list(range(len(racers)))
-        DICE.shuffle(places)
-        tasks: dict[int, asyncio.Future[object]] = {}
+        self, *waves: Sequence[Awaitable[T]], held: tuple[object, ...]
+    ) -> list[list[T | BaseException]]:
+        """
+        What each racer of each wave came to; a wave comes when the one before stands in line.
+
+        They stand before the lock that the statement of `held` takes, and go when it is let go.
+        """
+        statement, *values = held
         database = self.world.database
-        async with barrier(database, statement, *values, commits=False):
-            for place in places:
-                tasks[place] = asyncio.ensure_future(racers[place])
-            await waiting(database, len(racers))
+        running: list[list[asyncio.Future[T]]] = []
+        async with barrier(database, str(statement), *values, commits=False):
+            for wave in waves:
+                tasks = [asyncio.ensure_future(racer) for racer in wave]
+                running.append(tasks)
+                await waiting(database, sum(map(len, running)))
             self.line.is_deaf = True
-        ends = await asyncio.gather(
-            *(tasks[place] for place in range(len(racers))), return_exceptions=True
-        )
+        ends = [await asyncio.gather(*tasks, return_exceptions=True) for tasks in running]
         self.line.is_deaf = False
         return ends
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def arena(store: Database) -> AsyncIterator[Arena]:
-    wide = make_engine(store.app_url, size=64)
+    wide = make_engine(store.app_url, size=52)
     world = await World.make(store)
     world.engine = wide
     try:
@@ -142,33 +158,22 @@ class TestAdmission:
         world = arena.world
         offers = [await world.offer(f"lead-{number}") for number in range(SUBJECTS)]
         handovers = [a_fresh_key_for(offers[number % SUBJECTS]) for number in range(PAIRS)]
-        told: dict[str, tuple[object, object]] = {}
-        heard: set[str] = set()
+        told: dict[EffectHandoffKey, dict[Verb, object]] = {}
+        unheard = {handover.key for handover in handovers[:: PAIRS // PAIRS_UNHEARD]}
 
         for batch in batches(handovers, PAIRS_AT_ONCE):
-            racers: list[Awaitable[object]] = []
-            for number, handover in enumerate(batch):
-                loses_answer = number % 5 == 0
-                racers += [
-                    asking(arena, verb, handover, loses_answer=loses_answer)
-                    for verb in (accept, reject)
+            # Whoever is first in line has the better chance, so that is divided evenly.
+            lines = [DICE.sample((accept, reject), 2) for _ in batch]
+            waves = [
+                [
+                    asking(arena, line[wave], handover, loses_answer=handover.key in unheard)
+                    for line, handover in zip(lines, batch, strict=True)
                 ]
-                if not loses_answer:
-                    heard.add(str(handover.key))
-            keys = [str(handover.key) for handover in batch]
-            scope = world.caller.scope
-            ends = await arena.race(
-                racers,
-                IN_THE_WAY,
-                keys,
-                scope.org,
-                scope.installation,
-                scope.capability,
-                scope.work_binding_digest,
-            )
-            told |= {
-                key: (ends[2 * number], ends[2 * number + 1]) for number, key in enumerate(keys)
-            }
+                for wave in (0, 1)
+            ]
+            ends = await arena.race(*waves, held=in_the_way(batch))
+            for line, handover, *pair in zip(lines, batch, *ends, strict=True):
+                told[handover.key] = dict(zip(line, pair, strict=True))
 
         admitted = await world.sql(
             "SELECT h.handoff_key, h.admission, h.command_id, c.command_id AS made"
@@ -177,7 +182,8 @@ class TestAdmission:
         )
         assert len(admitted) == len(told) == PAIRS
         for row in admitted:
-            accepted, rejected = told[row.handoff_key]
+            key = EffectHandoffKey.parse(row.handoff_key)
+            accepted, rejected = told[key][accept], told[key][reject]
             assert isinstance(rejected, Receipt), rejected
             assert rejected.admission == row.admission
             assert (row.command_id, row.made) == (rejected.command, rejected.command)
@@ -190,10 +196,10 @@ class TestAdmission:
             else:
                 assert isinstance(accepted, HandoffAlreadyRejected), accepted
                 news = int(rejected.is_new)
-            assert news == (row.handoff_key in heard), row.handoff_key
+            assert news == (key not in unheard), key
         wins = sum(row.admission == Admission.COMMAND_ACCEPTED for row in admitted)
         assert PAIRS / 10 <= wins <= PAIRS * 9 / 10
-        assert arena.line.swallowed == PAIRS / 5 * 2
+        assert arena.line.swallowed == 2 * PAIRS_UNHEARD
         for table in ("commands", "executions", "work_items"):
             assert await world.count(table) == wins, table
         assert await world.count("sealed_payloads") == wins * 2
@@ -213,41 +219,44 @@ class TestClaim:
         items = await in_turns(
             [kinds[number % len(kinds)](world, f"lead-{number}") for number in range(ITEMS)]
         )
-        lost_marks = 0
+        unheard = items[:: ITEMS // ITEMS_UNHEARD]
+        before = await standing(world)
+        as_of = await world.now() + LATER
+        won: dict[WorkId, tuple[LeaseToken, Started]] = {}
 
         for batch in batches(items, ITEMS_AT_ONCE):
-            before = [await world.item(accepted.work) for accepted in batch]
-            tokens = [[LeaseToken(uuid4()) for _ in range(RACERS)] for _ in batch]
-            racers = [
-                claiming(arena, accepted, token, loses_answer=number % 10 == 0)
-                for accepted, of_item in zip(batch, tokens, strict=True)
-                for number, token in enumerate(of_item)
-            ]
-            ends = await arena.race(
-                racers, HOLD_ITEMS, world.org, [accepted.work for accepted in batch]
+            claims = [(accepted, LeaseToken(uuid4())) for accepted in batch for _ in range(RACERS)]
+            DICE.shuffle(claims)
+            (ends,) = await arena.race(
+                [
+                    claiming(arena, accepted, token, as_of=as_of, loses_answer=accepted in unheard)
+                    for accepted, token in claims
+                ],
+                held=(HOLD_ITEMS, world.org, [accepted.work for accepted in batch]),
             )
-            for accepted, was, of_item, answers in zip(
-                batch, before, tokens, batches(ends, RACERS), strict=True
-            ):
-                winners = [number for number, end in enumerate(answers) if type(end) is Started]
-                assert len(winners) == 1, (accepted.work, answers)
-                lost_marks += winners[0] % 10 == 0
-                started = answers[winners[0]]
-                assert isinstance(started, Started)
-                others = [end for end in answers if end is not started]
+            for accepted in batch:
+                of_item = [
+                    (token, end)
+                    for (claimed, token), end in zip(claims, ends, strict=True)
+                    if claimed is accepted
+                ]
+                (winner,) = [each for each in of_item if isinstance(each[1], Started)]
+                won[accepted.work] = winner
+                losers = [end for _, end in of_item if not isinstance(end, Started)]
+                assert len(losers) == RACERS - 1
                 assert {
                     (end.verdict, end.until) if isinstance(end, NotStarted) else end
-                    for end in others
-                } == {(StartVerdict.IN_FLIGHT, started.lease_until)}
-                now = await world.item(accepted.work)
-                assert now.ownership_epoch == started.fence.epoch == was.ownership_epoch + 1
-                assert now.lease_token == started.fence.token == of_item[winners[0]]
-                assert now.attempt == was.attempt + 1
-                opened = await world.of_command("effect_attempts", accepted)
-                assert len(opened) == was.attempt + 1
-                assert opened[-1].lease_token == started.fence.token
+                    for end in losers
+                } == {(StartVerdict.IN_FLIGHT, winner[1].lease_until)}
 
-        assert lost_marks > 0, "a winner whose mark got no answer found it by its token"
+        for work, now in (await standing(world)).items():
+            was, (token, started) = before[work], won[work]
+            assert now.ownership_epoch == started.fence.epoch == was.ownership_epoch + 1
+            assert now.lease_token == started.fence.token == token
+            assert (now.attempt, now.attempts) == (was.attempt + 1, was.attempts + 1)
+            assert now.held_by == [token]
+        assert len(won) == ITEMS
+        assert arena.line.swallowed == ITEMS_UNHEARD * RACERS
         assert (await audit_invariants(arena.wide)).violations == 0
 
 
@@ -258,11 +267,14 @@ class TestLane:
         """The one that was accepted first goes first, whoever asks first (C221, C222)."""
         world = arena.world
         pairs = [await two_of(world, f"lead-{number}") for number in range(LANES)]
+        as_of = await world.now() + LATER
         racers = [
-            claiming(arena, accepted, LeaseToken(uuid4())) for pair in pairs for accepted in pair
+            claiming(arena, accepted, LeaseToken(uuid4()), as_of=as_of)
+            for pair in pairs
+            for accepted in pair
         ]
 
-        ends = await arena.race(racers, HOLD_ITEMS, world.org, works(pairs))
+        (ends,) = await arena.race(racers, held=(HOLD_ITEMS, world.org, works(pairs)))
 
         for first, second in batches(ends, 2):
             assert isinstance(first, Started), first
@@ -279,14 +291,15 @@ class TestLane:
         world = arena.world
         pairs = [await two_of(world, f"lead-{number}") for number in range(LANES)]
         open_ones = [await world.start(first) for first, _ in pairs]
+        as_of = await world.now() + LATER
         racers: list[Awaitable[object]] = []
         for started, (_, second) in zip(open_ones, pairs, strict=True):
             racers += [
                 world.settle(started, outcome),
-                claiming(arena, second, LeaseToken(uuid4())),
+                claiming(arena, second, LeaseToken(uuid4()), as_of=as_of),
             ]
 
-        ends = await arena.race(racers, HOLD_ITEMS, world.org, works(pairs))
+        (ends,) = await arena.race(racers, held=(HOLD_ITEMS, world.org, works(pairs)))
 
         passed_on = 0
         for (settled, claimed), started in zip(batches(ends, 2), open_ones, strict=True):
@@ -311,7 +324,7 @@ class TestLane:
             for accepted in pair
         ]
 
-        ends = await arena.race(racers, HOLD_ITEMS, world.org, works(pairs))
+        (ends,) = await arena.race(racers, held=(HOLD_ITEMS, world.org, works(pairs)))
 
         for pair in batches(ends, 2):
             (refused,) = [end for end in pair if end is not None]
@@ -409,6 +422,14 @@ def a_fresh_key_for(offer: Handover) -> Handover:
     return replace(offer, outbox=outbox, key=EffectHandoffKey.for_outbox(offer.key.scope, outbox))
 
 
+def in_the_way(of: Sequence[Handover]) -> tuple[object, ...]:
+    """Admissions of these keys that are never committed: who wants one waits for their end."""
+    scope = of[0].key.scope
+    keys = [str(handover.key) for handover in of]
+    digest = scope.work_binding_digest
+    return IN_THE_WAY, keys, scope.org, scope.installation, scope.capability, digest
+
+
 async def accept(world: World, handover: Handover, engine: AsyncEngine) -> Receipt:
     return await accept_handoff(engine, world.ring, world.caller, handover, world.limits)
 
@@ -427,7 +448,7 @@ async def reject(world: World, handover: Handover, engine: AsyncEngine) -> Recei
 
 async def asking(
     arena: Arena,
-    verb: Callable[[World, Handover, AsyncEngine], Awaitable[Receipt]],
+    verb: Verb,
     handover: Handover,
     *,
     loses_answer: bool,
@@ -439,11 +460,15 @@ async def asking(
 
 
 async def claiming(
-    arena: Arena, accepted: Accepted, token: LeaseToken, *, loses_answer: bool = False
+    arena: Arena,
+    accepted: Accepted,
+    token: LeaseToken,
+    *,
+    as_of: datetime,
+    loses_answer: bool = False,
 ) -> Started | NotStarted:
-    """What one claimant is told, as of an hour from now, when every item is due."""
+    """What one claimant is told; where the answer is lost, what its token finds then (C172)."""
     world = arena.world
-    as_of = await world.now() + seconds(3600)
 
     async def claim(engine: AsyncEngine) -> Started | NotStarted:
         return await start_attempt(
@@ -491,6 +516,11 @@ async def two_of(world: World, subject: str) -> tuple[Accepted, Accepted]:
 
 def works(pairs: Sequence[tuple[Accepted, Accepted]]) -> list[WorkId]:
     return [accepted.work for pair in pairs for accepted in pair]
+
+
+async def standing(world: World) -> dict[WorkId, Row[Any]]:
+    """Every item of the org with what is known of its claim and its attempts."""
+    return {WorkId(row.work_id): row for row in await world.sql(STANDING)}
 
 
 async def changed_and_counted(world: World, statement: str) -> int:

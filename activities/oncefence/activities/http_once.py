@@ -42,6 +42,7 @@ __all__ = [
     "WireRequest",
     "fault_of",
     "http_once",
+    "load_trust",
 ]
 
 RESPONSE_LIMIT_BYTES: Final = 1024 * 1024
@@ -211,6 +212,11 @@ def _port_of(scheme: str) -> int:
 @cache
 def _default_tls() -> ssl.SSLContext:
     return _verifying(httpx.create_ssl_context(trust_env=False))
+
+
+def load_trust() -> None:
+    """Load the certificates, at a process's start and not within its first send's deadline."""
+    _default_tls()
 
 
 def _verifying(tls: ssl.SSLContext | None) -> ssl.SSLContext:

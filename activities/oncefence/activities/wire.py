@@ -90,6 +90,10 @@ class GuardedStream(httpcore.AsyncNetworkStream):
             self._check()
             # Noted first: if we die in between, the row errs on the side of "may have left".
             self._journal.reach(WirePhase.FIRST_BYTE_OUT)
+        elif self._deadline.has_passed():
+            # A process that stood still within its request must not finish it when it goes on:
+            # by then others may have settled it as lost and looked.
+            raise WireFault(SendFault.DEADLINE)
         self._writer.write(buffer)
         self._journal.bytes_out += len(buffer)
         try:

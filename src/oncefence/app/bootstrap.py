@@ -20,6 +20,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from oncefence.activities.attempt import AttemptActivity
 from oncefence.activities.contracts import WorkInput
 from oncefence.activities.handoff import HandoffActivity
+from oncefence.activities.http_once import load_trust
 from oncefence.activities.lookup import LookupActivity
 from oncefence.activities.process_context import ProcessContext
 from oncefence.activities.sweep import SweepActivity
@@ -126,6 +127,7 @@ def make_context(
     engine: Store, ring: KeyRing, announcer: WorkAnnouncer, limits: Limits
 ) -> ProcessContext:
     """What this process brings to its activities, under a nonce of its own."""
+    load_trust()
     return ProcessContext(
         engine=engine,
         ring=ring,
