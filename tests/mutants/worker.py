@@ -1,8 +1,8 @@
 """
 A process that runs pytest in one copy after another, each time in a child of its own.
 
-What takes long is done once and shared: the libraries are imported before the child is forked, and
-one PostgreSQL stays, whose databases are made anew for each run. No module of the project is shared.
+What takes long is done once: the libraries are imported before the child is forked, and one
+PostgreSQL stays, whose databases are made anew for each run. No module of the project is shared.
 
 One order a line comes in as JSON, one answer a line goes out.
 """
@@ -70,15 +70,17 @@ def main() -> None:
     for name in _IMPORTED_ONCE:
         importlib.import_module(name)
     local_postgres = importlib.import_module("oncefence.app.local_postgres")
-    with tempfile.TemporaryDirectory(prefix="oncefence-test-") as folder:
-        with local_postgres.LocalPostgres(Path(folder), settings=_SETTINGS) as server:
-            server.psql(f"CREATE DATABASE {_PRISTINE} TEMPLATE oncefence;", database="postgres")
-            _forget_our_own()
-            for line in sys.stdin:
-                order = json.loads(line)
-                trouble = _run(order, SharedServer(server))
-                sys.stdout.write(json.dumps({"trouble": trouble}) + "\n")
-                sys.stdout.flush()
+    with (
+        tempfile.TemporaryDirectory(prefix="oncefence-test-") as folder,
+        local_postgres.LocalPostgres(Path(folder), settings=_SETTINGS) as server,
+    ):
+        server.psql(f"CREATE DATABASE {_PRISTINE} TEMPLATE oncefence;", database="postgres")
+        _forget_our_own()
+        for line in sys.stdin:
+            order = json.loads(line)
+            trouble = _run(order, SharedServer(server))
+            sys.stdout.write(json.dumps({"trouble": trouble}) + "\n")
+            sys.stdout.flush()
 
 
 def _forget_our_own() -> None:

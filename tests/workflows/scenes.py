@@ -200,10 +200,5 @@ async def over(station: Station, scene: Scene) -> None:
         await until(is_so)
     except AssertionError as failure:
         what = f"{scene.accepted.handover.subject}: {found} and not {scene.status}"
-        DBG = await world.sql("select * from oncefence.work_nudges right join oncefence.work_items using (org_id, work_id) where org_id=:org and command_id=:c", c=scene.accepted.command)
-        print("DBG", DBG, await station.workflow_status(scene.accepted.work), await world.now())
-        from tests.workflows.watching import events
-        for e in await events(station, scene.accepted.work): print("EV", e)
-        print([r.id async for r in station.client.list_workflows()])
         raise AssertionError(what) from failure
     assert await world.settled(*scene.others) == ["succeeded"] * len(scene.others)

@@ -7,12 +7,14 @@ given only where both use the same one.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import cast
 from uuid import uuid4
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import PayloadConverter
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -44,6 +46,21 @@ from oncefence.workflows.work_item import WorkItemWorkflow
 _PASSED_THROUGH = ("oncefence.workflows", "oncefence.activities.contracts")
 
 
+# One payload converter for all: each workflow run makes an instance of the class that it is given,
+# and pydantic's validators would be built anew in every one of them.
+_PAYLOADS = pydantic_data_converter.payload_converter_class()
+
+
+def _one_payload_converter() -> PayloadConverter:
+    return _PAYLOADS
+
+
+DATA_CONVERTER = replace(
+    pydantic_data_converter,
+    payload_converter_class=cast(type[PayloadConverter], _one_payload_converter),
+)
+
+
 @asynccontextmanager
 async def open_store(settings: Settings) -> AsyncIterator[Store]:
     """
@@ -71,7 +88,7 @@ async def connect_temporal(settings: Settings) -> Client:
         return await Client.connect(
             settings.temporal_address,
             namespace=settings.temporal_namespace,
-            data_converter=pydantic_data_converter,
+            data_converter=DATA_CONVERTER,
         )
     except (RPCError, RuntimeError) as error:
         raise ConfigurationRefused(

@@ -7,6 +7,7 @@ Transactions are opened by the phases alone; this module only says what they run
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
 import asyncpg
@@ -72,6 +73,7 @@ def make_engine(
     )
 
 
+@lru_cache(maxsize=32)
 def one_statement(engine: AsyncEngine) -> AsyncEngine:
     """The same engine for phases of a single statement: it is its own transaction."""
     return engine.execution_options(isolation_level="AUTOCOMMIT")

@@ -1,6 +1,7 @@
 """Acceptance: one handoff key becomes one command, one execution and one WorkItem, or nothing."""
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Row, text
@@ -245,8 +246,13 @@ def _operation(handover: Handover, context: Row[Any]) -> BoundOperation:
             name=handover.operation,
             remedy="publish a binding that has it with `oncefence catalog publish`",
         )
-    view = IntegrationBindingView.from_json(context.view_content)
-    return view.operation(handover.operation)
+    return _view(context.view_content).operation(handover.operation)
+
+
+@lru_cache(maxsize=256)
+def _view(content: str) -> IntegrationBindingView:
+    # By its text: a view is immutable, so the same text is the same view for ever.
+    return IntegrationBindingView.from_json(content)
 
 
 def _refuse_missing(handover: Handover, operation: BoundOperation, context: Row[Any]) -> None:

@@ -60,10 +60,14 @@ SUCCESSORS = text(
             AND t.state IN ('pending', 'retry') ORDER BY t.target_sequence LIMIT 1)
       ) AS n
      WHERE w.org_id = :org AND n.work_id <> w.work_id
-       AND w.work_id IN (SELECT d.work_id FROM oncefence.work_items AS d
-                          WHERE d.org_id = :org AND d.family = 'effect.dispatch'
-                            AND d.command_id = (SELECT c.command_id FROM oncefence.work_items AS c
-                                                 WHERE c.org_id = :org AND c.work_id = :work))
+       -- An array, so that each item is found by its key: an attempt names its dispatch item.
+       AND w.work_id = ANY (ARRAY(
+             SELECT CAST(:work AS uuid)
+              UNION
+             SELECT a.work_id FROM oncefence.work_items AS c
+               JOIN oncefence.effect_attempts AS a
+                 ON a.org_id = c.org_id AND a.command_id = c.command_id
+              WHERE c.org_id = :org AND c.work_id = :work))
     """
 )
 
