@@ -47,7 +47,7 @@ class SharedServer:
 
     def pytest_configure(self) -> None:
         # Of the copy, whose migrations make the template.
-        self._servers = importlib.import_module("tests.support.servers")
+        self._servers: Any = importlib.import_module("tests.support.servers")
         self._servers.postgres_with_template = self._with_template
 
     @contextmanager
@@ -150,4 +150,7 @@ def _end(child: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

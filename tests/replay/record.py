@@ -343,10 +343,15 @@ async def handoff_idle(stage: Stage) -> Handle:
 
 
 async def handoff_cancelled(stage: Stage) -> Handle:
-    """The button `Cancel` before anything was asked."""
+    """The button `Cancel` while it waits to be asked."""
     async with stage.gate() as here:
         key = EffectHandoffKey.for_outbox(here.world.caller.scope, OutboxId("cancelled"))
         await here.signal(key, "no-such-signal")
+
+        async def waits() -> bool:
+            return TIMER_STARTED in [event.event_type for event in await here.history(key)]
+
+        await until(waits, what="a workflow that waits")
         await here.workflow(key).cancel()
         return await ended(here.workflow(key))
 

@@ -19,7 +19,6 @@ from oncefence.domain.evidence import Consequence
 from oncefence.domain.ids import WorkId
 from oncefence.domain.lookup import Verdict
 from oncefence.storage.phases.record_evidence import Recorded
-from oncefence.storage.phases.start_attempt import Started
 from tests.storage.racing import all_at_once, waiting
 from tests.support.world import Accepted, World, an_end
 
@@ -151,69 +150,55 @@ async def is_free(world: World, statement: str, values: list[object]) -> bool:
     return True
 
 
-PERSON = (
-    "WITH said AS (UPDATE oncefence.effect_attempts SET disposition = '{disposition}',"
-    " disposed_at = clock_timestamp() WHERE org_id = $1 AND attempt_id = $2 RETURNING 1)"
-    " UPDATE oncefence.executions SET status = '{status}', via = '{trigger}',"
-    " settlements = settlements + 1, failure_class = {why}"
-    " WHERE org_id = $1 AND execution_id = $3"
+FOUND = (
+    "UPDATE oncefence.executions SET status = 'succeeded', via = 'person_found_success',"
+    " settlements = settlements + 1 WHERE org_id = $1 AND execution_id = $2"
+)
+DISPOSED = (
+    "WITH said AS (UPDATE oncefence.effect_attempts SET disposition = 'person',"
+    " disposed_at = clock_timestamp() WHERE org_id = $1 AND attempt_id = $3 RETURNING 1)"
+    " UPDATE oncefence.executions SET status = 'failed', via = 'person_found_failure',"
+    " settlements = settlements + 1, failure_class = 'by_hand'"
+    " WHERE org_id = $1 AND execution_id = $2"
 )
 
 
-async def told_while_a_person_decides(
-    world: World, accepted: Accepted, started: Started, outcome: Outcome, **how: str
-) -> Consequence:
-    """What late evidence does that waits for a person's finding to be committed."""
-    (told,) = await all_at_once(
-        world.database,
-        [world.tell(started, an_end(outcome))],
-        PERSON.format(**how),
-        world.org,
-        started.attempt,
-        accepted.execution,
-        commits=True,
-    )
-    assert isinstance(told, Recorded), told
-    return told.consequence
-
-
 class TestLateEvidence:
-    async def test_that_fits_what_a_person_has_just_found_contradicts_nobody(
+    async def test_is_judged_by_where_the_execution_stands_when_it_is_written(
         self, world: World
     ) -> None:
-        """It is judged by where the execution stands when it is written (C106)."""
+        """It fits what a person has just found, and contradicts nobody (C106)."""
         accepted, started = await world.a_command_for_a_person()
 
-        consequence = await told_while_a_person_decides(
-            world,
-            accepted,
-            started,
-            Outcome.ACCEPTED,
-            disposition="applied",
-            status="succeeded",
-            trigger="person_found_success",
-            why="NULL",
+        (told,) = await all_at_once(
+            world.database,
+            [world.tell(started, an_end(Outcome.ACCEPTED))],
+            FOUND,
+            world.org,
+            accepted.execution,
+            commits=True,
         )
 
-        assert consequence is Consequence.KEPT
+        assert isinstance(told, Recorded), told
+        assert told.consequence is Consequence.KEPT
         assert await world.of_command("contradictions", accepted) == []
 
-    async def test_that_speaks_against_what_a_person_has_just_found_is_listed(
+    async def test_is_judged_by_the_disposition_that_the_attempt_has_then(
         self, world: World
     ) -> None:
-        """And by the disposition that stands then: the attempt's row is locked too (C106, C107)."""
+        """It speaks against what a person has just found, and is listed (C106, C107)."""
         accepted, started = await world.a_command_for_a_person()
 
-        consequence = await told_while_a_person_decides(
-            world,
-            accepted,
-            started,
-            Outcome.RETRYABLE_PRE_DISPATCH,
-            disposition="person",
-            status="failed",
-            trigger="person_found_failure",
-            why="'by_hand'",
+        (told,) = await all_at_once(
+            world.database,
+            [world.tell(started, an_end(Outcome.RETRYABLE_PRE_DISPATCH))],
+            DISPOSED,
+            world.org,
+            accepted.execution,
+            started.attempt,
+            commits=True,
         )
 
-        assert consequence is Consequence.CONTRADICTION
+        assert isinstance(told, Recorded), told
+        assert told.consequence is Consequence.CONTRADICTION
         assert len(await world.of_command("contradictions", accepted)) == 1
