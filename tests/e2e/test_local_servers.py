@@ -17,7 +17,7 @@ import pytest
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from oncefence.app import bundled_postgres, local_postgres, local_temporal, processes
 from oncefence.app.local_postgres import LocalPostgres
@@ -185,6 +185,16 @@ class SleepsForADay:
         return (workflow.now() - begun).total_seconds()
 
 
+def sleeper(client: Client, task_queue: str) -> Worker:
+    # Without the sandbox: it would import this module, and all that it needs, once more.
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[SleepsForADay],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+
+
 class TestLocalTemporal:
     async def test_keeps_everything_through_a_kill(self, folder: Path) -> None:
         """Timers and workflows survive the server, on the same address."""
@@ -212,7 +222,7 @@ class TestLocalTemporal:
         """A day of waiting takes no day, or no wait could be tested."""
         client = time_skipping.client
 
-        async with Worker(client, task_queue=task_queue, workflows=[SleepsForADay]):
+        async with sleeper(client, task_queue):
             slept = await client.execute_workflow(
                 SleepsForADay.run, id=task_queue, task_queue=task_queue
             )
@@ -223,7 +233,7 @@ class TestLocalTemporal:
         self, temporal_client: Client, task_queue: str
     ) -> None:
         """Leases are judged by the database's clock, so tests of them need the same time."""
-        async with Worker(temporal_client, task_queue=task_queue, workflows=[SleepsForADay]):
+        async with sleeper(temporal_client, task_queue):
             handle = await temporal_client.start_workflow(
                 SleepsForADay.run,
                 id=task_queue,

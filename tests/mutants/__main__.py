@@ -7,6 +7,7 @@ The mutants: each rule broken alone in a copy of the tree, and the tests that mu
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_usage(sys.stderr)
         sys.stderr.write(f"mutants: {reason}\n")
         return _BAD_INPUT
+    # Whoever ends this in good order gets its servers ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = time.monotonic()
     try:
         trials, baseline = _try_all(mutants, given.jobs)

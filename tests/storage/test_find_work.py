@@ -8,6 +8,7 @@ from oncefence.domain.limits import Limits
 from oncefence.storage.phases.find_work import find_due_work, find_successors
 from oncefence.storage.phases.note_nudges import note_nudges
 from tests.storage.lifecycle_rows import move_item
+from tests.support.servers import Database
 from tests.support.world import World, seconds
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -43,6 +44,21 @@ class TestTheSweep:
         await world.accept_command(title="behind")
 
         assert await due(world) == {lookup_work}
+
+    async def test_finds_nothing_behind_a_doubt_that_a_later_attempt_took_over(
+        self, store: Database
+    ) -> None:
+        """The lane is held until the doubt is disposed, whichever attempt came after (C223)."""
+        world = await World.make(store, limits=Limits(attempts_max=2, sweep_grace_seconds=0))
+        accepted = await world.accept_command()
+        await world.give_idempotency_key(accepted, window_seconds=86_400)
+        first = await world.start(accepted)
+        await world.settle(first, Outcome.REPLAY_SAFE_RETRY, may_have_applied=True)
+        second = await world.start(accepted)
+        await world.settle(second, Outcome.RETRYABLE_PRE_DISPATCH)
+        behind = await world.accept_command(title="behind")
+
+        assert behind.work not in await due(world)
 
     async def test_leaves_each_its_grace(self, world: World) -> None:
         """Whoever accepted it starts it; the sweep is for what was forgotten."""

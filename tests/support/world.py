@@ -518,7 +518,12 @@ class World:
             if table in ("lookups", "completions", "contradictions")
             else ("command_id", accepted.command)
         )
-        order = {"effect_attempts": "ordinal", "completions": "settlement", "lookups": "looked_at"}
+        order = {
+            "effect_attempts": "ordinal",
+            "completions": "settlement",
+            "lookups": "looked_at",
+            "work_items": "made_at, work_id",
+        }
         return await self.sql(
             f"SELECT * FROM oncefence.{table} WHERE org_id = :org AND {by} = :value"
             f" ORDER BY {order.get(table, by)}",

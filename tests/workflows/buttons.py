@@ -49,6 +49,20 @@ async def is_open(station: Station, work: WorkId) -> bool:
     return await station.workflow_status(work) is WorkflowExecutionStatus.RUNNING
 
 
+def is_over(error: RPCError) -> bool:
+    """Whether Temporal refused because the workflow has closed, or is closing this moment."""
+    return error.status in {RPCStatusCode.NOT_FOUND, RPCStatusCode.RESOURCE_EXHAUSTED}
+
+
+async def closed(station: Station, work: WorkId) -> None:
+    """The item's newest workflow has ended."""
+
+    async def is_so() -> bool:
+        return not await is_open(station, work)
+
+    await until(is_so, what="the end of the workflow")
+
+
 async def reset_to_every_event(station: Station, scene: Scene, work: WorkId) -> None:
     """Each event that Temporal takes as a place to go back to, one after the other."""
     # There is nowhere to go back to before the first task is over or has reported on its way.
@@ -68,9 +82,11 @@ async def reset_to_every_event(station: Station, scene: Scene, work: WorkId) -> 
                 )
             )
         except RPCError as error:
-            if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+            # Temporal goes back to the end of a task and to nothing else, and takes nothing
+            # while the workflow of the reset before is closing.
+            if error.status is not RPCStatusCode.INVALID_ARGUMENT and not is_over(error):
                 raise
-            continue  # Temporal goes back to the end of a task and to nothing else
+            continue
         places += 1
         # A task with a held run in it ends with that run, so that its start has to do.
         await has_gone_on(station, work, TASK_STARTED if scene.is_held else TASK_COMPLETED)
@@ -82,9 +98,9 @@ async def terminate(station: Station, scene: Scene, work: WorkId) -> None:
     try:
         await station.workflow(work).terminate("a test")
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not is_over(error):
             raise
-    assert not await is_open(station, work)
+    await closed(station, work)
 
 
 async def cancel(station: Station, scene: Scene, work: WorkId) -> None:
@@ -92,13 +108,9 @@ async def cancel(station: Station, scene: Scene, work: WorkId) -> None:
     try:
         await station.workflow(work).cancel()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not is_over(error):
             raise
-
-    async def is_closed() -> bool:
-        return not await is_open(station, work)
-
-    await until(is_closed, what="the end of the workflow by cancel")
+    await closed(station, work)
 
 
 async def signal_junk(station: Station, scene: Scene, work: WorkId) -> None:
@@ -116,9 +128,9 @@ async def signal_junk(station: Station, scene: Scene, work: WorkId) -> None:
             )
         )
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
+        if not is_over(error):
             raise
-        assert not await is_open(station, work)
+        await closed(station, work)
         return
     if not scene.is_held:
         await has_gone_on(station, work, TASK_COMPLETED, after=SIGNALED)

@@ -129,11 +129,13 @@ async def http_once(
     leaves; what it raises is raised here, and nothing was sent. A caller that must know the
     phase even when it is cancelled passes its own journal.
     """
+    if tls is not None:
+        _verifying(tls)
     journal = PhaseJournal() if journal is None else journal
     exchange = _Exchange()
     fault: SendFault | None
     try:
-        context = _verifying(tls)
+        context = _default_tls() if tls is None else tls
         outgoing, target = _prepare(request, policy, journal)
         if deadline.has_passed():
             raise DeadlinePassed  # noqa: TRY301  # the same way out as from the last check
@@ -219,9 +221,7 @@ def load_trust() -> None:
     _default_tls()
 
 
-def _verifying(tls: ssl.SSLContext | None) -> ssl.SSLContext:
-    if tls is None:
-        return _default_tls()
+def _verifying(tls: ssl.SSLContext) -> ssl.SSLContext:
     if tls.verify_mode is not ssl.CERT_REQUIRED or not tls.check_hostname:
         raise ValueError("the TLS context must verify certificates and host names")
     # HTTP/2 is not offered: its GOAWAY makes transports send again on their own.

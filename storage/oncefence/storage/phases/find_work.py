@@ -26,8 +26,7 @@ _IS_FREE = """
    AND NOT EXISTS (SELECT FROM oncefence.effect_attempts AS a
                     WHERE a.org_id = w.org_id AND a.command_id <> w.command_id
                       AND (a.source_lane = w.source_lane OR a.target_lane = w.target_lane)
-                      AND (a.outcome IS NULL OR (a.may_have_applied AND a.disposition IS NULL
-                                                 AND a.superseded_by IS NULL)))
+                      AND (a.outcome IS NULL OR (a.may_have_applied AND a.disposition IS NULL)))
 """
 DUE = text(
     f"""
