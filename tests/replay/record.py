@@ -54,7 +54,8 @@ from tests.workflows.watching import (
     seen,
 )
 
-FOLDER = Path(__file__).parents[1] / "data" / "histories"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "data" / "histories"
 
 Handle = WorkflowHandle[Any, Any]
 
@@ -414,7 +415,9 @@ async def record_all(
             stage = Stage(store=store, client=client, simulator=simulator)
             handle = await RECORDINGS[name](stage)
             history = await handle.fetch_history()
-        (FOLDER / f"{name}.json").write_text(history.to_json() + "\n", encoding="utf-8")
+        # Stack traces name the folder that this tree happened to be in.
+        text = history.to_json().replace(f"{ROOT}/", "")
+        (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         sys.stderr.write(f"{name}: {len(history.events)} events\n")
 
 
