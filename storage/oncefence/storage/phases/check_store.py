@@ -1,4 +1,4 @@
-"""What a process checks once, before it does anything: role, schema, time scale, durability."""
+"""What a process checks once, before it does anything: role, schema, time scale, primary."""
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -7,11 +7,7 @@ from oncefence.domain.errors import ConfigurationRefused, StoreUnavailable
 from oncefence.storage.engine import is_store_away, refuse_wrong_role, sqlstate
 
 DEVELOPMENT = text("SELECT is_development FROM oncefence.deployment")
-DURABILITY = text(
-    "SELECT current_setting('fsync') AS fsync,"
-    " current_setting('synchronous_commit') AS synchronous_commit,"
-    " pg_is_in_recovery() AS is_replica"
-)
+REPLICA = text("SELECT pg_is_in_recovery()")
 
 
 async def check_store(engine: AsyncEngine, *, time_scale: float) -> None:
@@ -26,7 +22,7 @@ async def check_store(engine: AsyncEngine, *, time_scale: float) -> None:
         async with engine.connect() as connection:
             await refuse_wrong_role(connection)
             is_development = (await connection.execute(DEVELOPMENT)).scalar_one()
-            durability = (await connection.execute(DURABILITY)).one()
+            is_replica = (await connection.execute(REPLICA)).scalar_one()
     except (StoreUnavailable, ConfigurationRefused):
         raise
     except Exception as error:
@@ -44,7 +40,7 @@ async def check_store(engine: AsyncEngine, *, time_scale: float) -> None:
                 remedy="Start the server, or correct the URL; `oncefence up` runs one of its own",
             ) from None
         raise
-    if durability.is_replica:
+    if is_replica:
         raise ConfigurationRefused(
             setting="ONCEFENCE_DATABASE_URL",
             reason="this server is a replica, and fences are never read from one",
@@ -56,10 +52,3 @@ async def check_store(engine: AsyncEngine, *, time_scale: float) -> None:
             reason="time is scaled, and this database is not marked for development",
             remedy="Unset it, or use a database made by `oncefence migrate --development`",
         )
-
-
-async def read_durability(engine: AsyncEngine) -> dict[str, str]:
-    """The settings that decide whether a committed write can be lost."""
-    async with engine.connect() as connection:
-        row = (await connection.execute(DURABILITY)).one()
-    return {"fsync": row.fsync, "synchronous_commit": row.synchronous_commit}
