@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oncefence.domain.errors import ConfigurationRefused
-from tests.bench import floor
+from tests.bench import claim, floor, memory
 from tests.bench.sides import NotDone
 
 
@@ -23,22 +24,39 @@ def main(words: list[str]) -> int:
     say = Console(stderr=True, soft_wrap=True).print
     logging.basicConfig(level=logging.WARNING)
     try:
-        report = floor.run(
-            floor.Plan(seconds=options.seconds, in_flight=options.in_flight),
-            say,
-        )
+        report = _measured(options, say)
     except (ConfigurationRefused, NotDone) as error:
         say(f"bench: {error}", style="red", markup=False)
         return 1
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    _show(report)
-    return 0
+    if options.benchmark == "floor":
+        _show(report)
+        return 0
+    _show_figures(report)
+    for fault in report["faults"]:
+        say(f"bench: {fault}", style="red", markup=False)
+    return 1 if report["faults"] else 0
+
+
+def _measured(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    match options.benchmark:
+        case "claim":
+            return claim.run(
+                claim.Plan(rows=options.rows, short=options.short, each_round=options.claims),
+                say,
+            )
+        case "memory":
+            return memory.run(
+                memory.Plan(effects=options.effects, in_flight=options.in_flight), say
+            )
+        case _:
+            return floor.run(floor.Plan(seconds=options.seconds, in_flight=options.in_flight), say)
 
 
 def _read(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench", description="Measures, in pairs.")
-    verbs = parser.add_subparsers(dest="benchmark", required=True, metavar="floor")
+    verbs = parser.add_subparsers(dest="benchmark", required=True, metavar="floor|claim|memory")
     bench = verbs.add_parser("floor", help="an effect against one bare HTTP activity")
     bench.add_argument("--json", type=_target, metavar="FILE", help="write the figures there too")
     bench.add_argument(
@@ -47,6 +65,45 @@ def _read(words: list[str]) -> argparse.Namespace:
         default=20.0,
         metavar="N",
         help="how long each of the four sides is measured, in slices (20)",
+    )
+    bench.add_argument(
+        "--in-flight",
+        type=_positive(int),
+        default=16,
+        metavar="N",
+        help="how many are under way at once (16)",
+    )
+    bench = verbs.add_parser("claim", help="a claim over a long history against a short one")
+    bench.add_argument("--json", type=_target, metavar="FILE", help="write the figures there too")
+    bench.add_argument(
+        "--rows",
+        type=_positive(int, claim.LONG),
+        default=claim.LONG,
+        metavar="N",
+        help="settled commands in the long history (1000000)",
+    )
+    bench.add_argument(
+        "--short",
+        type=_positive(int, claim.LONG),
+        default=claim.SHORT,
+        metavar="N",
+        help="and in the short one (10000)",
+    )
+    bench.add_argument(
+        "--claims",
+        type=_positive(int),
+        default=claim.EACH_ROUND,
+        metavar="N",
+        help="claims over each in one of the seven rounds (100)",
+    )
+    bench = verbs.add_parser("memory", help="a worker after many effects against after few")
+    bench.add_argument("--json", type=_target, metavar="FILE", help="write the figures there too")
+    bench.add_argument(
+        "--effects",
+        type=_positive(int, claim.LONG),
+        default=memory.EFFECTS,
+        metavar="N",
+        help="how many in all; held against a tenth of them (20000)",
     )
     bench.add_argument(
         "--in-flight",
@@ -66,15 +123,43 @@ def _target(word: str) -> Path:
     return path
 
 
-def _positive(kind: type[float]) -> Any:  # argparse calls it by whatever type it has
+def _positive(kind: type[float], most: float = 86_400) -> Any:  # argparse takes any type
     def read(word: str) -> float:
         value = kind(word)
-        if not 0 < value < 86_400:
-            raise argparse.ArgumentTypeError(f"{word} is not above 0")
+        if not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"{word} is not above 0 and at most {most}")
         return value
 
     read.__name__ = "number"
     return read
+
+
+def _show_figures(report: dict[str, Any]) -> None:
+    """The table of a report that holds a figure against a bound."""
+    console = Console(width=112)
+    if report["benchmark"] == "memory":
+        table = Table("effects", "MiB")
+        for sample in report["samples"]:
+            table.add_row(f"{sample['effects']:,}", f"{sample['mib']:.1f}")
+        console.print(table)
+        console.print(f"ratio {report['ratio']:.3f}, at most {report['ratio_max']}")
+        return
+    table = Table(
+        "one claim", "pages", "of rows", "ways down", "first minute", "ms", "ratio", "by CPU"
+    )
+    for kind, figures in report["kinds"].items():
+        for side in claim.SIDES:
+            table.add_row(
+                f"{kind}, {report['run']['rows'][side]:,} rows",
+                f"{figures['pages'][side]:.0f}",
+                f"{figures['pages_of_rows'][side]:.0f}",
+                f"{figures['ways_down_indexes'][side]:.0f}",
+                f"{figures['first_minute_pages'][side]:.0f}",
+                f"{figures['ms'][side]:.2f}",
+                f"{figures['time_ratio']:.3f}" if side == "long" else "",
+                f"{figures['server_cpu_ratio']:.3f}" if side == "long" else "",
+            )
+    console.print(table)
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import httpx
 from sqlalchemy import event
 
 from oncefence.activities import attempt
+from oncefence.storage.driver_connection import DriverConnection
 from oncefence.storage.engine import Store
 from oncefence.storage.phases.accept_handoff import accept_handoff
 from tests.bench import sides
@@ -66,7 +67,7 @@ class Laps:
             for name, value in ms.items()
         ]
 
-    def count_statement(self, *_: Any) -> None:
+    def count_statement(self) -> None:
         """One more statement of the store is on its way."""
         self.statements += 1
 
@@ -91,7 +92,7 @@ async def effect_laps(side: Side, engine: Store, *, tries: int) -> Laps:
         for verb, (before, itself) in verbs.items():
             timed = _timed(laps, getattr(attempt, verb), before, itself)
             stack.enter_context(patch.object(attempt, verb, timed))
-        stack.enter_context(_listening(engine, "before_cursor_execute", laps.count_statement))
+        stack.enter_context(_watching(engine, before=laps.count_statement, after=_nothing))
         await _lapped(laps, side, tries)
     return laps
 
@@ -131,15 +132,40 @@ def _with_statements(laps: Laps, engine: Store, accept: Verb) -> Verb:
 
     @wraps(accept)
     async def run(*args: Any, **named: Any) -> Any:
-        with (
-            _listening(engine, "before_cursor_execute", lambda *_: laps.lap(ACCEPT_WORK)),
-            _listening(engine, "after_cursor_execute", lambda *_: laps.lap(ACCEPT_SQL)),
+        with _watching(
+            engine, before=lambda: laps.lap(ACCEPT_WORK), after=lambda: laps.lap(ACCEPT_SQL)
         ):
             receipt = await accept(*args, **named)
         laps.lap(ACCEPT_WORK)
         return receipt
 
     return run
+
+
+@contextmanager
+def _watching(
+    engine: Store, *, before: Callable[[], None], after: Callable[[], None]
+) -> Iterator[None]:
+    """Tell of every statement of the store, whichever of its two ways it goes."""
+    send = DriverConnection.all
+
+    async def watched(connection: DriverConnection, *given: Any) -> Any:
+        before()
+        try:
+            return await send(connection, *given)
+        finally:
+            after()
+
+    with (
+        _listening(engine, "before_cursor_execute", lambda *_: before()),
+        _listening(engine, "after_cursor_execute", lambda *_: after()),
+        patch.object(DriverConnection, "all", watched),
+    ):
+        yield
+
+
+def _nothing() -> None:
+    """Where only the beginning of a statement counts."""
 
 
 @contextmanager

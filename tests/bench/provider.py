@@ -31,7 +31,7 @@ class Sends:
         return json.dumps(
             {
                 "effects": self._by_attempt.total() - bare,
-                "attempts": len(self._by_attempt) - 1,
+                "attempts": len(self._by_attempt) - (b"" in self._by_attempt),
                 "bare": bare,
             }
         ).encode()

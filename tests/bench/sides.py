@@ -12,6 +12,7 @@ from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from oncefence.activities.contracts import WorkReport
+from oncefence.activities.waking import AdmissionWindow
 from oncefence.app.bootstrap import WorkAnnouncer
 from oncefence.domain.command import Handover
 from oncefence.domain.handoff import EffectHandoffKey
@@ -82,14 +83,18 @@ class Effect:
         if receipt.work is None or receipt.due is None or receipt.deadline_ms is None:
             raise NotDone(f"{self.name}: the handoff came to {receipt.admission}")
         # As the doors do it once their answer has left.
-        await self.announcer.announce(
+        window = AdmissionWindow(
+            engine=self.engine, limits=self.announcer.limits, wake=self.announcer.announce
+        )
+        await window.announce(
             WorkRef(
                 org=account.caller.scope.org,
                 work=receipt.work,
                 family="effect.dispatch",
                 deadline_ms=receipt.deadline_ms,
                 run_after=receipt.due,
-            )
+            ),
+            self.announcer.announce,
         )
         handle = self.client.get_workflow_handle(
             workflow_id(str(receipt.work)), result_type=WorkReport

@@ -21,6 +21,10 @@ class Story(StrEnum):
     """The handoff comes through the Temporal door."""
     SETUP = "setup"
     """An operator makes the account first."""
+    KIN = "kin"
+    """An item of a family that has no run of its own."""
+    OPERATE = "operate"
+    """An operator pauses, resumes, cancels and replays."""
 
 
 class Thaw(StrEnum):

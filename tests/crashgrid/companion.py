@@ -110,10 +110,14 @@ class Companion:
         audit = await audit_invariants(
             self._engine, time_scale=LIMITS.time_scale, with_standings=True
         )
-        async with self._engine.connect() as connection:
-            rows = await connection.execute(_ATTEMPTS)
-            attempts = {
-                str(row.attempt_id): Attempt(org=row.org_id, given_up_at=row.given_up_at)
-                for row in rows
-            }
-        return Findings(audit=audit, attempts=attempts)
+        return Findings(audit=audit, attempts=await read_attempts(self._engine))
+
+
+async def read_attempts(engine: AsyncEngine) -> dict[str, Attempt]:
+    """Every attempt that was started, by its id."""
+    async with engine.connect() as connection:
+        rows = await connection.execute(_ATTEMPTS)
+        return {
+            str(row.attempt_id): Attempt(org=row.org_id, given_up_at=row.given_up_at)
+            for row in rows
+        }

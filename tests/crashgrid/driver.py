@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Any, TypeVar
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.exceptions import ApplicationError
 
@@ -26,13 +26,17 @@ from oncefence.app.bootstrap import make_context
 from oncefence.domain.command import Receipt
 from oncefence.domain.errors import StoreUnavailable
 from oncefence.domain.handoff import Admission
+from oncefence.domain.work_item import WORK_ITEM
 from oncefence.storage.engine import is_store_away
+from oncefence.storage.phases.add_work import add_work
 from oncefence.storage.phases.authenticate import Caller
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_execution import read_execution
+from tests.crashgrid import kin
 from tests.crashgrid.board import Board
-from tests.crashgrid.cell import Cell
+from tests.crashgrid.cell import Cell, Story
 from tests.crashgrid.ground import Ground
+from tests.crashgrid.operating import Operator
 from tests.crashgrid.points import Action
 from tests.crashgrid.runtime import Runtime
 from tests.crashgrid.world import LIMITS, RING
@@ -109,6 +113,7 @@ class Life:
         self._runtime = Runtime(
             cell, ground, board, context=self._context, until_done=self._until_done, say=say
         )
+        self._operator = Operator(engine, ground.org, until_done=self._until_done, read=self._read)
         self._handlers = {
             "effect.dispatch": AttemptActivity(self._context).run_attempt,
             "effect.lookup": LookupActivity(self._context).run_lookup,
@@ -126,8 +131,14 @@ class Life:
         """Play the part to its end, or until another life has taken over."""
         try:
             caller = await self._runtime.enter()
+            if self._cell.story is Story.KIN:
+                await self._tend()
+                return Exit.AT_THE_END
             if role is Role.REJECTER:
                 self._note(await self._until_done(lambda: self._runtime.reject(caller)))
+                return Exit.AT_THE_END
+            if self._cell.story is Story.OPERATE:
+                await self._operate(caller)
                 return Exit.AT_THE_END
             receipt = await self._until_done(lambda: self._runtime.hand_over(caller))
             self._board.hold_receipt()
@@ -191,6 +202,12 @@ class Life:
                 return
             if state.work_id is None:
                 raise Stuck(f"{state.status}, and no item that would move it on")
+            if self._cell.story is Story.OPERATE and state.state == "processing":
+                assert receipt.execution is not None, "it was accepted"
+                # Whoever runs it would settle it as lost; here that is the operator's to do.
+                await asyncio.sleep(_PAUSE_SECONDS)
+                await self._operator.reclaim(receipt.execution)
+                continue
             due = (state.run_after - self._now()).total_seconds()
             if state.state != "processing" and due > 0:
                 await self._rest(state.family, due)
@@ -220,20 +237,66 @@ class Life:
             return _PAUSE_SECONDS
         if result.verdict == "attempt_lost":
             self._say("lost")
+        if result.verdict == "paused":
+            # By a life that stands still, or stood in its way: the operator sees that it is on.
+            await self._operator.resume()
         if result.step is Next.IN_FLIGHT and result.until is not None:
             # A lease ends in real time. Whoever holds it may be done before.
             left = (result.until - datetime.now(UTC)).total_seconds()
             return min(max(left, 0.0) + 0.002, _LOOK_AGAIN_SECONDS)
         return 0.0
 
+    async def _operate(self, caller: Caller) -> None:
+        """Every act of an operator, around a command that ends well and one that must not run."""
+        operator = self._operator
+        await operator.pause()
+        receipt = await self._until_done(lambda: self._runtime.hand_over(caller))
+        assert receipt.execution is not None, "nobody rejects it"
+        self._board.hold_receipt()
+        self._note(receipt)
+        unwanted = await self._until_done(lambda: self._runtime.hand_over_unwanted(caller))
+        assert unwanted.execution is not None, "likewise"
+        self._note(unwanted)
+        await operator.cancel(unwanted.execution)
+        state = await self._state(receipt)
+        if state.state in ("pending", "retry"):
+            await self._run(state)
+        await operator.resume()
+        await operator.open_window(receipt.execution)
+        await self._work(receipt)
+        if await operator.replay(receipt.execution):
+            await self._work(receipt)
+        await operator.change_hands()
+
+    async def _tend(self) -> None:
+        """Add the cell's item of a family of its own, and run it until it has ended."""
+        new = await self._until_done(lambda: kin.new_item(self._engine, self._ground.org))
+        await self._until_done(lambda: add_work(self._engine, new))
+        family = kin.handlers_of(self._context)
+        while True:
+            state = await self._read(kin.STATE, {"org": self._ground.org, "work": new.work})
+            if state.state in WORK_ITEM.final:
+                assert state.state == "succeeded", f"the item ended as {state.state}"
+                return
+            request = RunRequest(
+                org_id=self._ground.org,
+                work_id=str(new.work),
+                deadline_ms=new.deadline_ms,
+                as_of=self._now(),
+                family=new.family,
+            )
+            result = await self._until_done(lambda request=request: family.run_work(request))  # type: ignore[misc]  # bound for this round
+            if result.step is Next.IN_FLIGHT:
+                await asyncio.sleep(min(kin.seconds_until(result.until), _LOOK_AGAIN_SECONDS))
+
     async def _state(self, receipt: Receipt) -> Any:
+        return await self._read(_STATE, {"org": self._ground.org, "execution": receipt.execution})
+
+    async def _read(self, statement: TextClause, values: dict[str, object]) -> Any:
         while True:
             try:
                 async with self._engine.connect() as connection:
-                    rows = await connection.execute(
-                        _STATE, {"org": self._ground.org, "execution": receipt.execution}
-                    )
-                    return rows.one()
+                    return (await connection.execute(statement, values)).one()
             except Exception as error:
                 if not is_store_away(error):
                     raise

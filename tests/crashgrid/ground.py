@@ -113,6 +113,9 @@ def _rules(cell: Cell, contact: str) -> list[dict[str, object]]:
         rules.append({"fault": cell.fault.value, "contact": contact, "delay_s": _LATE_SECONDS})
     elif cell.fault is not None:
         rules.append({"fault": cell.fault.value, "contact": contact})
+    if cell.story is Story.OPERATE and cell.fault is not Fault.REFUSE:
+        # The first request that comes to an answer is declined, and so there is what to replay.
+        rules.append({"fault": Fault.REJECT_400.value, "contact": contact})
     if cell.lookup_fault is not None:
         rules.append({"fault": cell.lookup_fault.value, "contact": contact, "method": "GET"})
     return rules

@@ -69,9 +69,9 @@ def _judge_world(played: Sequence[Played], findings: Sequence[Findings], ledger:
     by_org = {each.cell.name: each for each in played}
     promise = compare(audit, ledger)
     own = [
-        *_sent_twice(attempts, ledger),
-        *_sent_too_late(attempts, ledger),
-        *_unended(audit.standings),
+        *sent_twice(attempts, ledger),
+        *sent_too_late(attempts, ledger),
+        *unended(audit.standings),
         *_disagreeing(played, audit.standings),
         *_broken(played),
     ]
@@ -118,7 +118,7 @@ def _requests(ledger: Ledger) -> list[LedgerRow]:
     ]
 
 
-def _sent_twice(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
+def sent_twice(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
     """At most one request of an attempt ever reached the provider, and of nothing else any."""
     counts = Counter(row.attempt for row in _requests(ledger))
     return [
@@ -133,7 +133,7 @@ def _sent_twice(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
     ]
 
 
-def _sent_too_late(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
+def sent_too_late(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
     """What was given up as lost is not sent any more, whoever wakes."""
     return [
         {
@@ -152,7 +152,7 @@ def _sent_too_late(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]
     ]
 
 
-def _unended(standings: Sequence[Standing]) -> list[Row]:
+def unended(standings: Sequence[Standing]) -> list[Row]:
     return [
         {
             "invariant": "every_command_ends",

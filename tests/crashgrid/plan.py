@@ -18,10 +18,13 @@ from tests.crashgrid.points import (
     DOOR_VERBS,
     END_VERBS,
     INTERRUPTIONS,
+    KIN_VERBS,
     LATE_VERBS,
     LOOKUP_VERBS,
     LOST_VERBS,
+    OPERATE_VERBS,
     POINTS,
+    RECLAIM_VERBS,
     REJECT_VERBS,
     SETUP_VERBS,
     SIGNED_VERBS,
@@ -32,7 +35,9 @@ from tests.crashgrid.points import (
 )
 from tests.support.dialect import Form
 
-CORE = points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *CALLS)
+CORE = points_of(
+    *DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *KIN_VERBS[1:], *CALLS
+)
 """Where the promise is kept or broken: the mark, the sends, and every settling."""
 
 FAULTS_HERE = tuple(fault for fault in Fault if fault is not Fault.REFUSE)
@@ -70,6 +75,12 @@ def _single(point: str, action: Action, form: Form, *, thaw: Thaw = Thaw.END) ->
         return given | {"story": Story.SIGNED}
     if verb in REJECT_VERBS:
         return given | {"story": Story.REJECT}
+    if verb in KIN_VERBS:
+        return given | {"story": Story.KIN}
+    if verb in OPERATE_VERBS:
+        return given | {"story": Story.OPERATE}
+    if verb in RECLAIM_VERBS:
+        return given | {"story": Story.OPERATE, "traps": (_DIE_UNSETTLED, trap)}
     if verb in LATE_VERBS:
         return given | {"traps": (_FREEZE_AND_SETTLE, trap)}
     if verb in LOST_VERBS:
@@ -145,7 +156,9 @@ _POINTS_OF = {
     Story.SETUP: (*points_of(*SETUP_VERBS) * 3, *CORE),
     Story.CONTEST: (*points_of(*DOOR_VERBS, *CONTEST_VERBS) * 2, *CORE),
     Story.SIGNED: (*points_of(*SIGNED_VERBS, "accept_handoff", "find_live_dispatch") * 4, *CORE),
-    Story.REJECT: (*points_of("find_admission", "accept_handoff", *REJECT_VERBS) * 4, *CORE),
+    Story.REJECT: (*points_of("accept_handoff", *REJECT_VERBS) * 4, *CORE),
+    Story.KIN: points_of(*KIN_VERBS),
+    Story.OPERATE: (*points_of(*OPERATE_VERBS, *RECLAIM_VERBS) * 2, *CORE),
     Story.DELIVER: (
         *points_of(*DOOR_VERBS, *SWEEP_VERBS, *DISPATCH_VERBS, *LATE_VERBS, *LOOKUP_VERBS),
         *points_of(*LOST_VERBS, *END_VERBS),
@@ -158,6 +171,8 @@ _STORY_ODDS = {
     Story.REJECT: 12,
     Story.SIGNED: 8,
     Story.SETUP: 6,
+    Story.KIN: 8,
+    Story.OPERATE: 10,
 }
 _ACTIONS = {
     Action.KILL: 30,
@@ -174,7 +189,7 @@ _RESTART_ODDS = 0.003
 def pair(seed: int, number: int) -> Cell:
     """The cell that this seed and number stand for."""
     dice = random.Random(f"{seed}/{number}")
-    story = dice.choices(list(Story), weights=[_STORY_ODDS[each] for each in Story])[0]
+    story = dice.choices(list(_STORY_ODDS), weights=list(_STORY_ODDS.values()))[0]
     fault = dice.choice(FAULTS_HERE) if dice.random() < 0.6 else None
     if dice.random() < _RESTART_ODDS:
         fault = Fault.REFUSE

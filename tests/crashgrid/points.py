@@ -62,16 +62,29 @@ DOOR_VERBS = (
     "authenticate",
     "stage_payload",
     "resolve_handoff",
-    "find_admission",
     "accept_handoff",
+    "find_room",
 )
 CONTEST_VERBS = ("find_live_dispatch", "record_conflict", "refuse_scope")
 SIGNED_VERBS = ("find_work_binding",)
-REJECT_VERBS = ("reject_handoff",)
+REJECT_VERBS = ("reject_handoff", "find_admission")
 DISPATCH_VERBS = ("start_attempt", "read_view", "settle_attempt", "find_successors")
 LOOKUP_VERBS = ("start_lookup", "settle_lookup")
 LOST_VERBS = ("settle_lost_attempt",)
 LATE_VERBS = ("record_evidence",)
+KIN_VERBS = ("add_work", "claim_work", "renew_work", "settle_work")
+OPERATE_VERBS = (
+    "pause_work",
+    "give_back_place",
+    "resume_work",
+    "open_window",
+    "cancel_work",
+    "begin_replay",
+    "replay_work",
+    "add_operator",
+    "revoke_operator",
+)
+RECLAIM_VERBS = ("reclaim_work",)
 SWEEP_VERBS = ("find_due_work", "note_nudges", "erase_staged")
 END_VERBS = ("read_execution",)
 
@@ -86,6 +99,9 @@ VERBS = (
     *LOST_VERBS,
     *LATE_VERBS,
     *LOOKUP_VERBS,
+    *KIN_VERBS,
+    *OPERATE_VERBS,
+    *RECLAIM_VERBS,
     *END_VERBS,
 )
 """The transactions in whose points the scenarios strike."""
@@ -94,6 +110,7 @@ CALLS = ("send", "lookup_read")
 """The network calls, likewise."""
 
 READS_ALONE = "one read for a screen; nothing is written, and nothing follows from it"
+READ_MODEL = "it writes a reading of the items alone, which the next rebuild makes anew"
 NOT_STRUCK: Mapping[str, str] = {
     "audit_invariants": READS_ALONE,
     "read_facts": READS_ALONE,
@@ -102,6 +119,21 @@ NOT_STRUCK: Mapping[str, str] = {
     "read_command": READS_ALONE,
     "read_progress": READS_ALONE,
     "probe_store": READS_ALONE,
+    "authenticate_operator": READS_ALONE,
+    "list_operators": READS_ALONE,
+    "list_audit": READS_ALONE,
+    "verify_audit_chain": READS_ALONE,
+    "read_pressure": READS_ALONE,
+    "rebuild_pressure": READ_MODEL,
+    "drop_pressure": READ_MODEL,
+    "list_work": READS_ALONE,
+    "show_work": READS_ALONE,
+    "list_dead_letters": READS_ALONE,
+    "show_dead_letter": READS_ALONE,
+    "plan_replay": READS_ALONE,
+    "list_pauses": READS_ALONE,
+    "find_held_classes": READS_ALONE,
+    "take_back_nudges": "a hint more or less: kept, the place is free in two minutes",
 }
 """Transactions without points, each with its reason."""
 
@@ -176,7 +208,9 @@ def transactions_outside_of_run_phase(source: str) -> list[str]:
 
 def _opens(node: ast.AsyncWith) -> bool:
     return any(
-        ast.unparse(item.context_expr).endswith((".connect()", ".begin()")) for item in node.items
+        (opened := ast.unparse(item.context_expr)).endswith((".connect()", ".begin()"))
+        or opened.startswith("driver_connection(")
+        for item in node.items
     )
 
 

@@ -50,6 +50,7 @@ T = TypeVar("T")
 PAYLOAD = json.dumps({"title": TITLE}).encode()
 OTHER_PAYLOAD = json.dumps({"title": f"{TITLE} of another kind"}).encode()
 OUTBOX = OutboxId("outbox-1")
+UNWANTED = OutboxId("outbox-2")
 
 
 class UntilDone(Protocol):
@@ -140,10 +141,12 @@ class Runtime:
                 # Its credential was shown to nobody: the refusal says what to do.
                 number += 1
 
-    def _handover(self, caller: Caller, payload: bytes = PAYLOAD) -> Handover:
+    def _handover(
+        self, caller: Caller, payload: bytes = PAYLOAD, outbox: OutboxId = OUTBOX
+    ) -> Handover:
         return Handover(
-            key=EffectHandoffKey.for_outbox(caller.scope, OUTBOX),
-            outbox=OUTBOX,
+            key=EffectHandoffKey.for_outbox(caller.scope, outbox),
+            outbox=outbox,
             digest=payload_digest(payload),
             operation=operation_of(self._cell.form),
             subject=SUBJECT,
@@ -166,6 +169,13 @@ class Runtime:
         if self._cell.story is Story.CONTEST and not self._board.has_receipt:
             await self._contest(caller, receipt)
         return receipt
+
+    async def hand_over_unwanted(self, caller: Caller) -> Receipt:
+        """The receipt of another work of the same record, which nobody runs."""
+        digest = payload_digest(PAYLOAD)
+        await stage_payload(self._engine, RING, caller, digest, PAYLOAD)
+        unwanted = self._handover(caller, outbox=UNWANTED)
+        return await accept_handoff(self._engine, RING, caller, unwanted, LIMITS)
 
     async def _contest(self, caller: Caller, receipt: Receipt) -> None:
         again = await accept_handoff(self._engine, RING, caller, self._handover(caller), LIMITS)

@@ -58,6 +58,21 @@ class TestUp:
         assert json.loads(again.stdout)["accepted_before"] == 1
         assert changes(place) == [{"jobtitle": "Leiterin Einkauf"}]
 
+    def test_has_an_operator_who_may_do_everything(self, up: Running, place: Path) -> None:
+        """Every verb of an operator works in the shell that the screen shows (C407)."""
+        settings = place / "data" / "env.sh"
+
+        listed = in_shell(settings, "operator", "list", "--json")
+        acts = in_shell(settings, "audit", "list", "--org", "*", "--json")
+
+        (only,) = json.loads(listed.stdout)["operators"]
+        assert only["orgs"] == ["*"]
+        assert only["roles"] == ["administrator", "operator", "repairer", "viewer"]
+        assert json.loads(acts.stdout)["rows"][-1]["subject_id"].startswith(only["name"])
+        token = json.loads((place / "data" / "operator.json").read_text())["token"]
+        assert token not in up.said
+        assert oct((place / "data" / "operator.json").stat().st_mode)[-3:] == "600"
+
     def test_says_where_everything_is_without_a_password(self, up: Running, place: Path) -> None:
         """One screen is enough to look at every part, and may be shown to anybody."""
         said = up.said

@@ -15,6 +15,7 @@ from oncefence.activities.http_once import (
     http_once,
 )
 from oncefence.activities.target import Target
+from oncefence.activities.wire import system_resolver
 from oncefence.domain.classification import SendFault, WirePhase
 from oncefence.domain.redaction import Secret
 from tests.providers.certificates import tls_pair
@@ -42,6 +43,20 @@ class TestAddresses:
         assert result.complete
         assert asked == ["provider.invalid"]
         assert b"host: provider.invalid:" in bytes(server.received[0]).lower()
+
+    @pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"])
+    async def test_that_is_one_already_is_not_looked_up(
+        self, monkeypatch: pytest.MonkeyPatch, address: str
+    ) -> None:
+        """It costs no thread, and no resolver of the system may read it in another way (C243)."""
+        monkeypatch.delattr(socket, "getaddrinfo")
+
+        assert await system_resolver(address, 443) == [address]
+
+    @pytest.mark.parametrize("name", ["127.1", "0x7f.0.0.1", "localhost"])
+    async def test_in_a_form_of_its_own_is_the_systems_to_read(self, name: str) -> None:
+        """What it stands for is checked like every other answer of the resolver (C243)."""
+        assert "127.0.0.1" in await system_resolver(name, 443)
 
     async def test_that_is_private_is_refused_before_connecting(self) -> None:
         """A provider's name may not lead into our own network (C243)."""

@@ -16,10 +16,11 @@ from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import StoreUnavailable
 from oncefence.domain.handoff import EffectHandoffKey
 from oncefence.domain.ids import LeaseToken, OutboxId, WorkId
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.engine import make_engine
 from oncefence.storage.phases.accept_handoff import accept_handoff
 from oncefence.storage.phases.reject_handoff import reject_handoff
-from oncefence.storage.phases.start_attempt import NotStarted, Started, start_attempt
+from oncefence.storage.phases.start_attempt import Started, start_attempt
 from tests.storage.deaf_line import DeafLine, deaf_engine
 from tests.storage.lifecycle_rows import move_item
 from tests.storage.racing import barrier, waiting

@@ -5,6 +5,7 @@ The last statement of a case is the one that is refused; those before it prepare
 same transaction.
 """
 
+from tests.storage import guard_cases_operations as operations
 from tests.storage.guard_statements import (
     LIVE,
     NO_GRANT,
@@ -326,7 +327,7 @@ ITEM_IDENTITY = {
     "view_id": "'$new'",
     "view_digest": "'x'",
     "payload_schema_version": "2",
-    "engine_capability": "2",
+    "engine_capability": "99",
     "queue_class": "'x'",
     "deadline_ms": "1",
     "source_lane": "'x'",
@@ -852,7 +853,16 @@ COUPLING = (
     ),
 )
 
-CASES = (*CHECKS, *UNIQUES, *ITEMS, *EXECUTIONS, *ATTEMPTS, *OTHERS, *COUPLING)
+CASES = (
+    *CHECKS,
+    *UNIQUES,
+    *ITEMS,
+    *EXECUTIONS,
+    *ATTEMPTS,
+    *OTHERS,
+    *COUPLING,
+    *operations.CASES,
+)
 
 # Tables whose rows never change, and tables whose rows never go.
 APPEND_ONLY = (
@@ -898,5 +908,6 @@ KEPT = (
     "token_versions",
     "work_items",
     "work_nudges",
+    *operations.KEPT,
 )
 NEVER_TRUNCATED = sorted([*KEPT, "handoffs"])

@@ -1,5 +1,7 @@
 """Rows of every table, by the names under which the cases of the guards know them."""
 
+from uuid import uuid4
+
 from oncefence.domain.effect import Outcome
 from oncefence.domain.lookup import Verdict
 from tests.storage.lifecycle_rows import CLAIM
@@ -50,6 +52,40 @@ async def facts(world: World, other: World) -> dict[str, str]:
         " FROM oncefence.work_items WHERE org_id = :org AND work_id = :work",
         work=pending.work,
     )
+    pause, ended_pause, operator, revoked = (str(uuid4()) for _ in range(4))
+    for pause_id, definition in ((pause, "nothing"), (ended_pause, "nothing.else")):
+        await world.sql(
+            "INSERT INTO oncefence.pauses (org_id, pause_id, provider, definition, paused_by,"
+            " paused_note) VALUES (:org, :pause, 'nobody', :definition, 'ann', 'a note')",
+            pause=pause_id,
+            definition=definition,
+        )
+    await world.sql(
+        "UPDATE oncefence.pauses SET resumed_by = 'ann', resumed_note = 'a note', ramp_seconds = 0,"
+        " resumed_at = clock_timestamp() WHERE org_id = :org AND pause_id = :pause",
+        pause=ended_pause,
+    )
+    for operator_id in (operator, revoked):
+        await world.sql(
+            "INSERT INTO oncefence.operators (operator_id, name, token_hash, roles, orgs)"
+            " VALUES (:id, :name, sha256(convert_to(:name, 'UTF8')), '{viewer}', ARRAY[:org])",
+            id=operator_id,
+            name=f"operator {operator_id}",
+        )
+    await world.sql(
+        "UPDATE oncefence.operators SET revoked_at = clock_timestamp() - interval '1 hour'"
+        " WHERE operator_id = :id",
+        id=revoked,
+    )
+    await world.sql(
+        "INSERT INTO oncefence.pressure_revisions (view_name, revision, source_snapshot,"
+        " source_time, is_dropped) VALUES ('guards', 5, pg_current_snapshot()::text,"
+        " clock_timestamp(), false)"
+    )
+    await world.sql(
+        "INSERT INTO oncefence.work_pressure (org_id, family, provider, state, revision, depth,"
+        " due, oldest_made_at) VALUES (:org, 'made.up', '', 'pending', 5, 1, 0, clock_timestamp())"
+    )
     evidence = await world.sql(
         "SELECT evidence_id, attempt_id FROM oncefence.attempt_evidence WHERE org_id = :org"
     )
@@ -58,6 +94,7 @@ async def facts(world: World, other: World) -> dict[str, str]:
     return {
         "org": world.org,
         "new": "00000000-0000-8000-8000-0000000000ff",
+        "other": "00000000-0000-8000-8000-0000000000fe",
         "pending": str(pending.work),
         "pending_command": str(pending.command),
         "pending_execution": str(pending.execution),
@@ -77,6 +114,10 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "behind_doubt": str(behind_doubt.work),
         "held": str(held.work),
         "fenced": str(fenced.work),
+        "pause": pause,
+        "ended_pause": ended_pause,
+        "operator": operator,
+        "revoked_operator": revoked,
         "answer_evidence": evidence_of[lost_attempt.attempt],
         "other_lost": str(other_lost.attempt),
         "other_unsent_evidence": evidence_of[other_lost.attempt],

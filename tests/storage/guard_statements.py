@@ -151,10 +151,11 @@ def look_again(work: str) -> tuple[str, str]:
     """A claimed lookup item of the command of `work`: a second claim on one command."""
     add = (
         "INSERT INTO oncefence.work_items (org_id, work_id, family, subject_kind, subject_id,"
-        " command_id, execution_id, installation, view_id, view_digest, queue_class, deadline_ms,"
-        " state, via, run_after) SELECT org_id, '$new', 'made.up', 'execution', 'x', command_id,"
-        " execution_id, installation, view_id, view_digest, queue_class, deadline_ms, 'pending',"
-        f" 'create', clock_timestamp() FROM oncefence.work_items {item(work)}"
+        " command_id, execution_id, installation, view_id, view_digest, view_revision, definition,"
+        " queue_class, deadline_ms, state, via, run_after) SELECT org_id, '$new', 'made.up',"
+        " 'execution', 'x', command_id, execution_id, installation, view_id, view_digest,"
+        " view_revision, definition, queue_class, deadline_ms, 'pending', 'create',"
+        f" clock_timestamp() FROM oncefence.work_items {item(work)}"
     )
     return add, claim("new")
 

@@ -57,20 +57,20 @@ SETTLE_AS_LOST = f"""
 """
 ADD_LOOKUP = """
     INSERT INTO oncefence.work_items (org_id, work_id, family, subject_kind, subject_id, command_id,
-        execution_id, installation, view_id, view_digest, queue_class, deadline_ms, state, via,
-        run_after)
+        execution_id, installation, view_id, view_digest, view_revision, definition, provider,
+        binding_id, queue_class, deadline_ms, state, via, run_after)
     SELECT org_id, gen_random_uuid(), 'effect.lookup', 'execution', execution_id::text, command_id,
-           execution_id, installation, view_id, view_digest, queue_class, deadline_ms, 'pending',
-           'create', clock_timestamp()
+           execution_id, installation, view_id, view_digest, view_revision, definition, provider,
+           binding_id, queue_class, deadline_ms, 'pending', 'create', clock_timestamp()
       FROM oncefence.work_items WHERE org_id = :org AND work_id = :work
 """
 ADD_DISPATCH = """
     INSERT INTO oncefence.work_items (org_id, work_id, family, subject_kind, subject_id, command_id,
-        execution_id, installation, view_id, view_digest, queue_class, deadline_ms, state, via,
-        run_after, replays_work_id)
+        execution_id, installation, view_id, view_digest, view_revision, definition, provider,
+        binding_id, queue_class, deadline_ms, state, via, run_after, replays_work_id)
     SELECT org_id, gen_random_uuid(), family, subject_kind, subject_id, command_id, execution_id,
-           installation, view_id, view_digest, queue_class, deadline_ms, 'pending', 'create',
-           clock_timestamp(), work_id
+           installation, view_id, view_digest, view_revision, definition, provider, binding_id,
+           queue_class, deadline_ms, 'pending', 'create', clock_timestamp(), work_id
       FROM oncefence.work_items WHERE org_id = :org AND work_id = :work
 """
 LOOKUP = "WHERE org_id = :org AND execution_id = :execution AND family = 'effect.lookup'"

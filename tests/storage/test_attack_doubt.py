@@ -10,7 +10,8 @@ from oncefence.domain.effect import Outcome
 from oncefence.domain.ids import LeaseToken, WorkId
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import Verdict
-from oncefence.storage.phases.start_attempt import NotStarted, start_attempt
+from oncefence.storage.claims import NotStarted
+from oncefence.storage.phases.start_attempt import start_attempt
 from tests.support.servers import Database
 from tests.support.world import Accepted, World, an_end
 
@@ -19,10 +20,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 DAY = 86_400
 AGAIN = (
     "INSERT INTO oncefence.work_items (org_id, work_id, family, subject_kind, subject_id,"
-    " command_id, execution_id, installation, view_id, view_digest, queue_class, deadline_ms,"
-    " source_lane, source_sequence, target_lane, target_sequence, replays_work_id, state, via,"
-    " run_after) SELECT org_id, :again, family, subject_kind, subject_id, command_id,"
-    " execution_id, installation, view_id, view_digest, queue_class, deadline_ms, source_lane,"
+    " command_id, execution_id, installation, view_id, view_digest, view_revision, definition,"
+    " provider, binding_id, queue_class, deadline_ms, source_lane, source_sequence, target_lane,"
+    " target_sequence, replays_work_id, state, via, run_after) SELECT org_id, :again, family,"
+    " subject_kind, subject_id, command_id, execution_id, installation, view_id, view_digest,"
+    " view_revision, definition, provider, binding_id, queue_class, deadline_ms, source_lane,"
     " source_sequence, target_lane, target_sequence, work_id, 'pending', 'create',"
     " clock_timestamp() FROM oncefence.work_items WHERE org_id = :org AND work_id = :work"
 )

@@ -10,8 +10,9 @@ import pytest
 
 from oncefence.domain.effect import Outcome
 from oncefence.domain.lookup import Verdict
-from oncefence.storage.phases.find_work import find_due_work, find_successors
-from oncefence.storage.phases.start_attempt import NotStarted
+from oncefence.storage.claims import NotStarted
+from oncefence.storage.phases.find_successors import find_successors
+from oncefence.storage.phases.find_work import find_due_work
 from tests.support.world import Accepted, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -97,6 +98,8 @@ async def test_who_stands_behind_in_one_lane_is_a_successor(world: World, lane: 
     second = await stand_behind(world, lane, first)
     await world.settle(await world.start(first), Outcome.ACCEPTED)
 
-    successors = await find_successors(world.engine, world.org, first.work)
+    successors = (
+        await find_successors(world.engine, world.org, first.work, limits=world.limits)
+    ).refs
 
     assert [each.work for each in successors] == [second.work]

@@ -6,13 +6,14 @@ from uuid import uuid4
 
 import pytest
 
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
 from oncefence.domain.ids import LeaseToken
 from oncefence.domain.lookup import Verdict
 from oncefence.storage import work_items
-from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict
+from oncefence.storage.claims import NotStarted
 from tests.support.world import Accepted, World, an_end, seconds
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -131,7 +132,7 @@ class TestTheWindow:
         answer = await world.try_to_start(accepted, as_of=end_of_first)
 
         assert isinstance(answer, NotStarted)
-        assert answer.verdict is StartVerdict.CANNOT_PROCEED
+        assert answer.verdict is ClaimVerdict.CANNOT_PROCEED
 
     async def test_ends_with_acceptance_for_every_attempt_under_the_key(self, world: World) -> None:
         """It is one effect and it is applied: no attempt of it is in doubt any longer (C101)."""

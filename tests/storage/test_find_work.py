@@ -5,7 +5,8 @@ import pytest
 from oncefence.domain.effect import Outcome
 from oncefence.domain.ids import WorkId
 from oncefence.domain.limits import Limits
-from oncefence.storage.phases.find_work import find_due_work, find_successors
+from oncefence.storage.phases.find_successors import find_successors
+from oncefence.storage.phases.find_work import find_due_work
 from oncefence.storage.phases.note_nudges import note_nudges
 from tests.storage.lifecycle_rows import move_item
 from tests.support.servers import Database
@@ -159,7 +160,9 @@ class TestSuccessors:
         await world.accept_command("lead-2")
         await world.settle(started, Outcome.ACCEPTED)
 
-        found = await find_successors(world.engine, world.org, first.work)
+        found = (
+            await find_successors(world.engine, world.org, first.work, limits=world.limits)
+        ).refs
 
         assert [(each.work, each.family) for each in found] == [(second.work, "effect.dispatch")]
 
@@ -168,7 +171,9 @@ class TestSuccessors:
         accepted, started = await world.a_running_command()
         await world.settle(started, Outcome.ACCEPTED)
 
-        assert await find_successors(world.engine, world.org, accepted.work) == []
+        assert (
+            await find_successors(world.engine, world.org, accepted.work, limits=world.limits)
+        ).refs == []
 
     async def test_are_never_of_another_org(self, world: World) -> None:
         """Lanes of one name in two orgs are two lanes (C8)."""
@@ -177,4 +182,6 @@ class TestSuccessors:
         await other.accept_command()
         await world.settle(started, Outcome.ACCEPTED)
 
-        assert await find_successors(world.engine, world.org, accepted.work) == []
+        assert (
+            await find_successors(world.engine, world.org, accepted.work, limits=world.limits)
+        ).refs == []

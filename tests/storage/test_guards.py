@@ -13,7 +13,7 @@ import pytest
 
 from tests.storage.guard_answers import refusal, refusal_at_commit
 from tests.storage.guard_cases import APPEND_ONLY, CASES, KEPT, NEVER_TRUNCATED
-from tests.storage.guard_statements import NO_GRANT, Case
+from tests.storage.guard_statements import NO_GRANT, UNIQUE, Case
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -70,6 +70,35 @@ class TestTheApplicationRole:
         assert (await refusal(roles["application"], statement)).sqlstate == NO_GRANT
 
 
+class TestTheChainOfTheAudit:
+    async def test_digests_each_row_together_with_the_one_before_it(
+        self, roles: dict[str, asyncpg.Connection], known: dict[str, str]
+    ) -> None:
+        """Or a row could be rewritten by mending its own digest and one link (C406)."""
+        rows = await roles["application"].fetch(
+            "SELECT oncefence.audit_digest(a) = a.digest AS is_own, oncefence.audit_digest("
+            '         jsonb_populate_record(a, \'{"previous": "\\\\x00"}\')) = a.digest AS is_same'
+            "  FROM oncefence.audit AS a WHERE a.org_id = $1",
+            known["org"],
+        )
+
+        assert {(row["is_own"], row["is_same"]) for row in rows} == {(True, False)}
+
+    async def test_holds_one_row_a_link_even_where_it_is_switched_off(
+        self, roles: dict[str, asyncpg.Connection], known: dict[str, str]
+    ) -> None:
+        """Whoever gets past the trigger still cannot put a second row into a place (C184)."""
+        error = await refusal(
+            roles["owner"],
+            "ALTER TABLE oncefence.audit DISABLE TRIGGER a_chain",
+            "INSERT INTO oncefence.audit (org_id, actor, act, subject_kind, subject_id, sequence,"
+            f" previous, digest) VALUES ('{known['org']}', 'a', 'b', 'c', 'd', 1, '', '')",
+        )
+
+        assert error.sqlstate == UNIQUE
+        assert error.constraint_name == "one_audit_row_per_link_of_the_chain"
+
+
 class TestEveryGuard:
     async def test_that_is_a_trigger_has_a_test_of_each_of_its_codes(
         self, roles: dict[str, asyncpg.Connection]
@@ -108,8 +137,13 @@ class TestEveryGuard:
             " WHERE x.indisunique AND NOT x.indisprimary"
             " AND i.relnamespace = 'oncefence'::regnamespace"
         )
-        # They hold the primary key's columns and more, for foreign keys to refer to.
-        there = {row["name"] for row in rows} - {"admissions_by_org", "starters_by_attempt"}
+        there = {row["name"] for row in rows} - {
+            # They hold the primary key's columns and more, for foreign keys to refer to.
+            "admissions_by_org",
+            "starters_by_attempt",
+            # Reached only where the chain is switched off; see TestTheChainOfTheAudit.
+            "one_audit_row_per_link_of_the_chain",
+        }
 
         tested = {case.guard for case in CASES if case.code.startswith("23")}
 
@@ -132,6 +166,8 @@ class TestEveryGuard:
 
         assert raised == {
             # Provoked in test_phases_start.py.
+            ("start_attempt_v2", "OF040"),
+            # The same for processes of the version before, which call it until they end.
             ("start_attempt_v1", "OF040"),
             # Called by each trigger that couples, and counted with them above.
             ("check_execution_coupling", "OF030"),

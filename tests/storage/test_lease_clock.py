@@ -12,8 +12,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.ids import WorkId
-from oncefence.storage.phases.start_attempt import NotStarted, Started, StartVerdict
+from oncefence.storage.claims import NotStarted
+from oncefence.storage.phases.start_attempt import Started
 from oncefence.storage.phases.start_lookup import LookupStarted
 from tests.storage.lifecycle_rows import move_item
 from tests.storage.racing import waiting
@@ -91,7 +93,7 @@ class TestALeaseThatEndsWhileOneWaits:
         answer = await while_the_lease_runs_out(world, accepted.work, world.try_to_start(accepted))
 
         assert isinstance(answer, NotStarted)
-        assert answer.verdict is StartVerdict.ATTEMPT_LOST
+        assert answer.verdict is ClaimVerdict.ATTEMPT_LOST
 
     async def test_of_an_open_attempt_is_over_for_who_settles_it(self, world: World) -> None:
         """Item, attempt and their guards all go by the same clock (C164, C204)."""

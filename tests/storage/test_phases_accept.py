@@ -14,7 +14,7 @@ from oncefence.domain.errors import (
 )
 from oncefence.domain.handoff import Admission, EffectHandoffKey, payload_digest
 from oncefence.domain.ids import OutboxId
-from oncefence.storage.phases.accept_handoff import find_admission
+from oncefence.storage.phases.find_admission import find_admission
 from oncefence.storage.phases.start_attempt import unseal
 from tests.storage.racing import all_at_once
 from tests.support.world import Accepted, World, scope_of
@@ -79,6 +79,15 @@ class TestAccept:
             first.work,
         )
         assert await counted(world) == ONE_OF_EACH
+
+    async def test_again_asks_for_nothing_else(self, world: World) -> None:
+        """What stands is told whatever became of link and payload since (C131)."""
+        accepted = await world.accept_command()
+        await world.change_link("lead-1", "retired")
+
+        again = await world.accept(accepted.handover)
+
+        assert (again.is_new, again.command) == (False, accepted.command)
 
     async def test_freezes_exactly_what_is_sent(self, world: World) -> None:
         """Whatever changes later, the request stays as it was accepted (C142)."""

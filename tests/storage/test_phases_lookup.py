@@ -4,14 +4,15 @@ from uuid import uuid4
 
 import pytest
 
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.ids import LeaseToken
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import WAITS_SECONDS, Verdict
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.engine import sqlstate
-from oncefence.storage.phases.find_work import find_successors
-from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict
+from oncefence.storage.phases.find_successors import find_successors
 from oncefence.storage.phases.start_lookup import LookupStarted, unseal_lookup
 from tests.storage.racing import all_at_once
 from tests.support.servers import Database
@@ -45,7 +46,7 @@ class TestTheLadder:
         for wait in WAITS_SECONDS[1:]:
             early = await world.try_to_look(lookup_work, as_of=due - seconds(0.001))
             assert isinstance(early, NotStarted)
-            assert early.verdict is StartVerdict.NOT_DUE
+            assert early.verdict is ClaimVerdict.NOT_DUE
             looking = await world.try_to_look(lookup_work, as_of=due)
             assert isinstance(looking, LookupStarted)
             done = await world.conclude(looking, verdict, as_of=due)
@@ -144,7 +145,7 @@ class TestAVerdict:
         assert (await world.attempt(started.attempt)).disposition == "not_found"
         answer = await world.try_to_start(accepted)
         assert isinstance(answer, NotStarted)
-        assert answer.verdict is StartVerdict.FINISHED
+        assert answer.verdict is ClaimVerdict.FINISHED
         assert await is_lane_free(world)
 
     async def test_of_no_usable_lookup_gives_it_to_a_person(self, world: World) -> None:
@@ -206,7 +207,9 @@ class TestAVerdict:
         behind = await world.accept_command(title="behind")
         await world.look(lookup_work, Verdict.APPLIED)
 
-        successors = await find_successors(world.engine, world.org, lookup_work)
+        successors = (
+            await find_successors(world.engine, world.org, lookup_work, limits=world.limits)
+        ).refs
 
         assert [each.work for each in successors] == [behind.work]
 
@@ -220,7 +223,7 @@ class TestAWordThatComesDuringALookup:
             await world.look(lookup_work, Verdict.INCONCLUSIVE)
         looking = await world.start_looking(lookup_work)
         await world.tell(started, an_end(Outcome.ACCEPTED))
-        as_of = await world.now()
+        as_of = (await world.item(lookup_work)).run_after + seconds(1.0)
 
         done = await world.conclude(looking, verdict, as_of=as_of)
 
@@ -280,7 +283,7 @@ class TestAClaimOfALookup:
 
         assert sum(isinstance(answer, LookupStarted) for answer in answers) == 1
         others = {answer.verdict for answer in answers if isinstance(answer, NotStarted)}
-        assert others == {StartVerdict.IN_FLIGHT}
+        assert others == {ClaimVerdict.IN_FLIGHT}
 
     async def test_that_lost_its_claimant_is_made_again(self, world: World) -> None:
         """A lookup is a read; the stale claimant settles nothing with it (C54)."""

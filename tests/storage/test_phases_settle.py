@@ -2,13 +2,16 @@
 
 import pytest
 
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.limits import Limits
 from oncefence.domain.settlement import Settlement, Situation, settlement
-from oncefence.storage.phases.find_work import WorkRef, find_successors
+from oncefence.storage.claims import NotStarted
+from oncefence.storage.phases.find_successors import find_successors
+from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.settle_attempt import Settled
-from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict, unseal
+from oncefence.storage.phases.start_attempt import unseal
 from oncefence.storage.tables import effect_attempts, executions, work_items
 from tests.storage.racing import all_at_once
 from tests.support.world import Accepted, World, an_end, seconds
@@ -118,7 +121,7 @@ class TestUnderAKeyOfTheProviders:
 
         assert isinstance(answer, NotStarted)
         assert (answer.verdict, answer.execution_status) == (
-            StartVerdict.CANNOT_PROCEED,
+            ClaimVerdict.CANNOT_PROCEED,
             "unknown",
         )
 
@@ -229,7 +232,12 @@ class TestAfterwards:
         # As the wire says it: what was accepted has applied.
         await world.settle(started, outcome)
 
-        assert [each.work for each in await find_successors(world.engine, world.org, accepted.work)]
+        assert [
+            each.work
+            for each in (
+                await find_successors(world.engine, world.org, accepted.work, limits=world.limits)
+            ).refs
+        ]
         assert (await world.start(behind)).ordinal == 1
 
 

@@ -4,18 +4,14 @@ from uuid import uuid4
 
 import pytest
 
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.ids import LeaseToken, WorkId, attempt_id
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import Verdict
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.engine import sqlstate
-from oncefence.storage.phases.start_attempt import (
-    NotStarted,
-    Started,
-    StartVerdict,
-    start_attempt,
-    unseal,
-)
+from oncefence.storage.phases.start_attempt import Started, start_attempt, unseal
 from tests.storage.lifecycle_rows import EXPIRE, move_execution, move_item
 from tests.storage.racing import all_at_once
 from tests.support.world import TOKEN, Accepted, World, seconds
@@ -23,7 +19,7 @@ from tests.support.world import TOKEN, Accepted, World, seconds
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def verdict(world: World, accepted: Accepted) -> StartVerdict | str:
+async def verdict(world: World, accepted: Accepted) -> ClaimVerdict | str:
     answer = await world.try_to_start(accepted)
     return answer.verdict if isinstance(answer, NotStarted) else "started"
 
@@ -92,14 +88,14 @@ class TestAStartedAttempt:
         answer = await world.try_to_start(accepted)
 
         assert isinstance(answer, NotStarted)
-        assert (answer.verdict, answer.until) == (StartVerdict.IN_FLIGHT, started.lease_until)
+        assert (answer.verdict, answer.until) == (ClaimVerdict.IN_FLIGHT, started.lease_until)
 
     async def test_is_lost_once_its_lease_is_over(self, world: World) -> None:
         """It is settled as unknown then, and still not sent again (C149)."""
         accepted, _ = await world.a_running_command()
         await world.expire_lease(accepted.work)
 
-        assert await verdict(world, accepted) == StartVerdict.ATTEMPT_LOST
+        assert await verdict(world, accepted) == ClaimVerdict.ATTEMPT_LOST
         assert await world.states(accepted) == ("processing", "running")
 
     async def test_is_one_however_many_want_it(self, world: World) -> None:
@@ -116,7 +112,7 @@ class TestAStartedAttempt:
 
         winners = [answer for answer in answers if isinstance(answer, Started)]
         others = [a.verdict for a in answers if isinstance(a, NotStarted)]
-        assert (len(winners), others) == (1, [StartVerdict.IN_FLIGHT] * 7)
+        assert (len(winners), others) == (1, [ClaimVerdict.IN_FLIGHT] * 7)
         assert len(await world.of_command("effect_attempts", accepted)) == 1
 
 
@@ -129,7 +125,7 @@ class TestWhatIsNotDue:
         early = await world.try_to_start(accepted, as_of=due - seconds(0.001))
 
         assert isinstance(early, NotStarted)
-        assert (early.verdict, early.until) == (StartVerdict.NOT_DUE, due)
+        assert (early.verdict, early.until) == (ClaimVerdict.NOT_DUE, due)
         assert isinstance(await world.try_to_start(accepted, as_of=due), Started)
 
     async def test_is_due_in_whole_milliseconds(self, world: World) -> None:
@@ -153,21 +149,21 @@ class TestWhatIsNotDue:
         )
 
         assert isinstance(nobody, NotStarted)
-        assert nobody.verdict is StartVerdict.NO_SUCH_ITEM
-        assert await verdict(world, accepted) == StartVerdict.FINISHED
+        assert nobody.verdict is ClaimVerdict.NO_SUCH_ITEM
+        assert await verdict(world, accepted) == ClaimVerdict.FINISHED
 
     async def test_needs_an_engine_that_can_run_it(self, world: World) -> None:
         """An older process leaves alone what it would run wrongly (C59)."""
         accepted = await world.accept_command()
         row = (
             await world.sql(
-                "SELECT verdict FROM oncefence.start_attempt_v1(:org, :work, clock_timestamp(),"
-                " gen_random_uuid(), gen_random_uuid(), interval '60 s', 5, 0, true)",
+                "SELECT verdict FROM oncefence.start_attempt_v2(:org, :work, clock_timestamp(),"
+                " gen_random_uuid(), gen_random_uuid(), interval '60 s', 5, 1, 32, true)",
                 work=accepted.work,
             )
         )[0]
 
-        assert row.verdict == StartVerdict.NEEDS_NEWER_ENGINE
+        assert row.verdict == ClaimVerdict.NEEDS_NEWER_ENGINE
         assert await world.states(accepted) == ("pending", "accepted")
 
 
@@ -176,11 +172,11 @@ class TestTheLane:
         """While it waits, while it flies and while it waits again (C223)."""
         first, second = await world.accept_command(), await world.accept_command(title="Head")
 
-        assert await verdict(world, second) == StartVerdict.LANE_BLOCKED
+        assert await verdict(world, second) == ClaimVerdict.LANE_BLOCKED
         started = await world.start(first)
-        assert await verdict(world, second) == StartVerdict.LANE_BLOCKED
+        assert await verdict(world, second) == ClaimVerdict.LANE_BLOCKED
         await world.settle(started, Outcome.RETRYABLE_PRE_DISPATCH)
-        assert await verdict(world, second) == StartVerdict.LANE_BLOCKED
+        assert await verdict(world, second) == ClaimVerdict.LANE_BLOCKED
         await world.settle(await world.start(first), Outcome.ACCEPTED)
         assert await verdict(world, second) == "started"
 
@@ -189,10 +185,10 @@ class TestTheLane:
         first, _, lookup_work = await world.an_unknown_command()
         second = await world.accept_command(title="Head")
 
-        assert await verdict(world, second) == StartVerdict.LANE_BLOCKED
+        assert await verdict(world, second) == ClaimVerdict.LANE_BLOCKED
         await world.look(lookup_work, Verdict.UNUSABLE)
         assert await world.states(first) == ("dead", "needs_attention")
-        assert await verdict(world, second) == StartVerdict.LANE_BLOCKED
+        assert await verdict(world, second) == ClaimVerdict.LANE_BLOCKED
 
     async def test_of_another_record_is_free(self, world: World) -> None:
         """Lanes are narrow: one stuck record holds up no other."""
@@ -205,8 +201,8 @@ class TestTheLane:
         first, second = await world.accept_command(), await world.accept_command(title="Head")
         await claim_by_hand(world, first)
 
-        assert await verdict(world, first) == StartVerdict.IN_FLIGHT
-        assert await verdict(world, second) == StartVerdict.LANE_BLOCKED
+        assert await verdict(world, first) == ClaimVerdict.IN_FLIGHT
+        assert await verdict(world, second) == ClaimVerdict.LANE_BLOCKED
 
 
 class TestWhatItReliesOn:
@@ -237,7 +233,7 @@ class TestWhatItReliesOn:
 
         assert isinstance(answer, NotStarted)
         assert (answer.verdict, answer.failure_class, answer.execution_status) == (
-            StartVerdict.CANNOT_PROCEED,
+            ClaimVerdict.CANNOT_PROCEED,
             failure,
             "failed",
         )
@@ -314,6 +310,7 @@ class TestAReclaim:
         assert isinstance(answer, NotStarted)
         assert (answer.failure_class, answer.execution_status) == ("poison", "failed")
         assert await world.states(accepted) == ("dead", "failed")
+        assert (await world.item(accepted.work)).claims_lost == 1
 
 
 async def test_an_item_whose_execution_ended_elsewhere_is_an_alarm(world: World) -> None:

@@ -17,16 +17,18 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import text
 
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.command import Receipt
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import HandoffAlreadyRejected
 from oncefence.domain.handoff import Admission, EffectHandoffKey
 from oncefence.domain.ids import LeaseToken, WorkId
 from oncefence.domain.limits import Limits
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.engine import constraint_name
 from oncefence.storage.phases.audit_invariants import audit_invariants
 from oncefence.storage.phases.settle_attempt import Settled
-from oncefence.storage.phases.start_attempt import NotStarted, Started, StartVerdict
+from oncefence.storage.phases.start_attempt import Started
 from tests.storage.arena import (
     HOLD_ITEMS,
     Arena,
@@ -69,8 +71,8 @@ LATER = timedelta(hours=1)
 """By then every item is due."""
 
 CLAIM = (
-    "SELECT verdict FROM oncefence.start_attempt_v1($1, $2, clock_timestamp() + interval '1 hour',"
-    " gen_random_uuid(), $3, interval '1 minute', 5, 1, true)"
+    "SELECT verdict FROM oncefence.start_attempt_v2($1, $2, clock_timestamp() + interval '1 hour',"
+    " gen_random_uuid(), $3, interval '1 minute', 5, 2, 32, true)"
 )
 RETIRE = "UPDATE oncefence.binding_generations SET state = 'retired' WHERE org_id = :org"
 MOVE = "UPDATE oncefence.remote_links SET version = version + 1 WHERE org_id = :org"
@@ -188,7 +190,7 @@ class TestClaim:
                 assert {
                     (end.verdict, end.until) if isinstance(end, NotStarted) else end
                     for end in losers
-                } == {(StartVerdict.IN_FLIGHT, winner[1].lease_until)}
+                } == {(ClaimVerdict.IN_FLIGHT, winner[1].lease_until)}
 
         for work, now in (await standing(world)).items():
             was, (token, started) = before[work], won[work]
@@ -220,7 +222,7 @@ class TestLane:
         for first, second in batches(ends, 2):
             assert isinstance(first, Started), first
             assert isinstance(second, NotStarted), second
-            assert second.verdict is StartVerdict.LANE_BLOCKED
+            assert second.verdict is ClaimVerdict.LANE_BLOCKED
 
     @pytest.mark.parametrize(
         "outcome", [Outcome.ACCEPTED, Outcome.RETRYABLE_PRE_DISPATCH, Outcome.OUTCOME_UNKNOWN]
@@ -251,7 +253,7 @@ class TestLane:
                 assert (await world.attempt(claimed.attempt)).started_at >= ended
             else:
                 assert isinstance(claimed, NotStarted), claimed
-                assert claimed.verdict is StartVerdict.LANE_BLOCKED
+                assert claimed.verdict is ClaimVerdict.LANE_BLOCKED
         if outcome is not Outcome.ACCEPTED:
             assert passed_on == 0
 
@@ -376,9 +378,9 @@ async def is_refused(
     """The claim sent nothing, both lifecycles ended, and they stay ended."""
     answer = answer or await world.try_to_start(accepted)
     assert isinstance(answer, NotStarted)
-    assert (answer.verdict, answer.failure_class) == (StartVerdict.CANNOT_PROCEED, failure)
+    assert (answer.verdict, answer.failure_class) == (ClaimVerdict.CANNOT_PROCEED, failure)
     assert await world.states(accepted) == ("cancelled", "failed")
     assert len(await world.of_command("effect_attempts", accepted)) == attempts
     again = await world.try_to_start(accepted)
     assert isinstance(again, NotStarted)
-    assert again.verdict is StartVerdict.FINISHED
+    assert again.verdict is ClaimVerdict.FINISHED

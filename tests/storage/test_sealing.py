@@ -191,8 +191,8 @@ class TestTheDatabase:
         ring = KeyRing({"shared": b"s" * 32})
         worlds = [await World.make(store, ring=ring) for _ in range(2)]
         mine, theirs = [(await each.a_running_command())[1] for each in worlds]
-        other = 2 if moved == "token_version" else theirs.sealed._mapping[moved]
-        row = SimpleNamespace(**{**mine.sealed._mapping, moved: other})
+        other = 2 if moved == "token_version" else theirs.sealed[moved]
+        row = SimpleNamespace(**{**dict(mine.sealed), moved: other})
 
         with pytest.raises(InvalidTag):
             unseal(ring, replace(mine, sealed=cast(Any, row)))

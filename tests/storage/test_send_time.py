@@ -13,14 +13,16 @@ from oncefence.activities.attempt import AttemptActivity
 from oncefence.activities.contracts import RunRequest
 from oncefence.activities.lookup import LookupActivity
 from oncefence.activities.process_context import ProcessContext
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.ids import LeaseToken, WorkId
 from oncefence.domain.lookup import Verdict
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_view import ViewShelf
 from oncefence.storage.phases.settle_attempt import settle_attempt
 from oncefence.storage.phases.settle_lookup import settle_lookup
-from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict, start_attempt
+from oncefence.storage.phases.start_attempt import start_attempt
 from oncefence.storage.sealing import KeyRing
 from tests.support.world import Accepted, World, an_end
 
@@ -101,7 +103,7 @@ class TestAMark:
         )
 
         assert isinstance(answer, NotStarted)
-        assert answer.verdict is StartVerdict.NOT_MARKED
+        assert answer.verdict is ClaimVerdict.NOT_MARKED
         assert await world.states(accepted) == ("pending", "accepted")
 
     async def test_that_nothing_can_be_made_of_is_told_as_unsent(self, world: World) -> None:

@@ -287,10 +287,13 @@ class TestUpdatesThatKeepTheState:
     async def test_of_a_work_item_change_lease_end_and_due_time_alone(
         self, items: dict[str, list[Standing]], application: asyncpg.Connection, state: str
     ) -> None:
-        """A renewal and a new due time are all that may happen without a move (C185)."""
+        """
+        A renewal and a new due time are all that may happen without a move, and of a claimed
+        item that somebody asks for its cancellation (C55, C185).
+        """
         expected: dict[str, str | None] = {"lease_until": "OF005", "run_after": None}
         if state == "processing":
-            expected["lease_until"] = None
+            expected |= {"lease_until": None, "cancel_requested_at": None}
         elif state in WORK_ITEM.final:
             expected = {"lease_until": "OF006", "run_after": "OF006"}
 

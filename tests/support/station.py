@@ -7,7 +7,7 @@ Whatever a test leaves out is as in production; whatever it replaces, it names.
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 
 from oncefence.activities.process_context import ProcessContext
+from oncefence.activities.work import WorkHandler
 from oncefence.app.bootstrap import WorkAnnouncer, make_context, make_worker
 from oncefence.catalog.view import IntegrationBindingView
 from oncefence.domain.command import Handover
@@ -296,10 +297,10 @@ def make_station(
 
 
 @asynccontextmanager
-async def working(station: Station) -> AsyncIterator[Station]:
+async def working(station: Station, handlers: Iterable[WorkHandler] = ()) -> AsyncIterator[Station]:
     """The station with its worker running; every send is over when it ends."""
     await ensure_search_attributes(station.client)
-    async with make_worker(station.client, station.task_queue, station.context):
+    async with make_worker(station.client, station.task_queue, station.context, handlers):
         yield station
     assert await station.context.runs.drain(timeout_seconds=20) == 0, "a send did not end"
 

@@ -42,6 +42,7 @@ from oncefence.domain.ids import (
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import Grade, Verdict
 from oncefence.domain.redaction import Secret
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.accept_handoff import accept_handoff
 from oncefence.storage.phases.add_principal_binding import add_principal_binding
 from oncefence.storage.phases.adopt_link import adopt_link
@@ -55,7 +56,7 @@ from oncefence.storage.phases.settle_attempt import AttemptEnd, Settled, settle_
 from oncefence.storage.phases.settle_lookup import LookupEnd, LookupSettled, settle_lookup
 from oncefence.storage.phases.settle_lost_attempt import settle_lost_attempt
 from oncefence.storage.phases.stage_payload import stage_payload
-from oncefence.storage.phases.start_attempt import NotStarted, Started, start_attempt
+from oncefence.storage.phases.start_attempt import Started, start_attempt
 from oncefence.storage.phases.start_lookup import LookupStarted, start_lookup
 from oncefence.storage.sealing import KeyRing
 from tests.support.servers import Database

@@ -11,14 +11,27 @@ from tests.tidy import tree
 
 TABLES = tree.STORAGE + "tables.py"
 OWNERS = "docs/fact-owners.md"
-# The definition of how a connection is made, and Alembic's own entry, are no phases.
-BEGINNERS = (tree.PHASES, tree.STORAGE + "engine.py", tree.MIGRATIONS)
+# The definitions of how a connection is made and lent, and Alembic's own entry, are no phases.
+BEGINNERS = (
+    tree.PHASES,
+    tree.STORAGE + "engine.py",
+    tree.STORAGE + "driver_connection.py",
+    tree.MIGRATIONS,
+)
 WRITES = {"insert", "update", "delete", "pg_insert"}
 WRITTEN_IN_TEXT = re.compile(
     r"\b(?:insert\s+into|delete\s+from|update(?=\s+[\w.\"]+\s+(?:as\s+\w+\s+)?set\b))\s+([\w.\"]+)",
     re.IGNORECASE,
 )
-TRANSACTIONAL = {"begin", "begin_nested", "AsyncSession", "Session", "sessionmaker"}
+TRANSACTIONAL = {
+    "begin",
+    "begin_nested",
+    "driver_connection",
+    "raw_connection",
+    "AsyncSession",
+    "Session",
+    "sessionmaker",
+}
 
 
 def tables_in(source: str) -> dict[str, str]:
@@ -181,6 +194,7 @@ def test_a_table_is_seen_under_both_its_names() -> None:
     [
         "async with engine.begin() as c: ...",
         "await c.begin_nested()",
+        "async with driver_connection(engine) as c: ...",
         "AsyncSession(engine)",
         "engine.execution_options(isolation_level='AUTOCOMMIT')",
         "await connection.commit()",

@@ -1,6 +1,8 @@
 """How long to wait, with the dice in the test's hand."""
 
+import random
 import time
+from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
@@ -130,3 +132,28 @@ class TestRetryAfter:
         """A naive `now` would make every date wrong by the zone of the machine."""
         with pytest.raises(ValueError, match="zone"):
             retry_after_seconds("1", now=datetime(2026, 1, 1))  # noqa: DTZ001  # the mistake itself
+
+
+class TestSpread:
+    @pytest.mark.parametrize("attempts_made", [1, 4, 9])
+    @pytest.mark.parametrize("retry_after", [None, 20.0])
+    def test_of_a_herd_is_even_over_the_whole_window(
+        self, attempts_made: int, retry_after: float | None
+    ) -> None:
+        """Whoever failed together comes back apart: each tenth of the window has its tenth."""
+        dice = random.Random(20_771)
+        window = min(2.0**attempts_made, 300.0)
+        floor = retry_after or 0.0
+        waits = [
+            retry_delay_seconds(
+                attempts_made=attempts_made,
+                jitter=dice.random(),
+                retry_after_seconds=retry_after,
+            )
+            for _ in range(10_000)
+        ]
+
+        tenths = Counter(int((wait - floor) / window * 10) for wait in waits)
+
+        assert set(tenths) == set(range(10))
+        assert all(850 < count < 1150 for count in tenths.values())

@@ -7,7 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
-from oncefence.app.client import DoorUnavailable, HandoffRefused, RuntimeClient
+from oncefence.app.client import (
+    TRIES_MAX,
+    DoorAnswer,
+    DoorLine,
+    DoorUnavailable,
+    HandoffRefused,
+    RuntimeClient,
+)
 from oncefence.domain.errors import ConfigurationRefused, Refused, Unknown
 from oncefence.domain.redaction import Secret
 
@@ -54,6 +61,14 @@ class Door:
         return RuntimeClient(
             "http://door.invalid/prefix",
             CREDENTIAL,
+            transport=httpx.MockTransport(self.handle),
+            pause=self.pause,
+        )
+
+    def line(self) -> DoorLine:
+        return DoorLine(
+            "http://door.invalid",
+            Secret(CREDENTIAL),
             transport=httpx.MockTransport(self.handle),
             pause=self.pause,
         )
@@ -142,6 +157,52 @@ class TestRepeating:
         assert [body["handoff_key"] for body in posted] == [KEY] * 3
         assert (str(receipt.key), receipt.is_new) == (KEY, True)
         assert door.pauses[0] == 2
+
+
+class TestWhatMayNotBeRepeated:
+    """An operator's act: what it names may have moved because the first one was done (C406)."""
+
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            httpx.ReadError("gone"),
+            httpx.ReadTimeout("slow"),
+            httpx.WriteError("gone"),
+            httpx.RemoteProtocolError("gone"),
+            UNAVAILABLE,
+        ],
+    )
+    async def test_is_asked_once_where_it_may_have_arrived(self, fault: Answer) -> None:
+        """The answer was lost, and not the act."""
+        door = Door(fault, says({}))
+
+        with pytest.raises(DoorUnavailable, match="1 times"):
+            await door.line().call("act", "POST", "/act", may_repeat=False)
+
+        assert len(door.asked) == 1
+
+    @pytest.mark.parametrize("fault", [httpx.ConnectError("no"), httpx.ConnectTimeout("no")])
+    async def test_is_asked_again_where_nothing_was_sent(self, fault: Answer) -> None:
+        """Without a connection there was no act; a restart of the doors is ridden out."""
+        door = Door(fault, fault, says({"done": 1}))
+
+        answer = await door.line().call("act", "POST", "/act", may_repeat=False)
+
+        assert answer == DoorAnswer(status=200, content=b'{"done":1}')
+        assert (len(door.asked), len(door.pauses)) == (3, 2)
+
+    async def test_is_given_up_after_a_few_tries(self) -> None:
+        """A door that is not there is told."""
+        door = Door(httpx.ConnectError("no"))
+
+        with pytest.raises(DoorUnavailable, match="ConnectError"):
+            await door.line().call("act", "POST", "/act", may_repeat=False)
+
+        assert len(door.asked) == TRIES_MAX
+
+    def test_shows_no_answer_in_a_log(self) -> None:
+        """The answer to a new operator holds its token (C407)."""
+        assert "ofo1_x" not in repr(DoorAnswer(status=201, content=b'{"token": "ofo1_x"}'))
 
 
 class TestAnAnswer:

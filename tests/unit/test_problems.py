@@ -4,9 +4,16 @@ import json
 
 import pytest
 
-from oncefence.app.problems import KERNEL_REFUSALS, TITLES, problem, problem_of
+from oncefence.app.problems import (
+    KERNEL_REFUSALS,
+    OPERATOR_REFUSALS,
+    TITLES,
+    problem,
+    problem_of,
+)
 from oncefence.catalog.errors import PayloadRefused, UnknownOperation
 from oncefence.domain.errors import (
+    ActRefused,
     HandoffAlreadyRejected,
     HandoffConflict,
     HandoffKeyMalformed,
@@ -14,6 +21,7 @@ from oncefence.domain.errors import (
     OncefenceError,
     ScopeRefused,
     StoreUnavailable,
+    VersionMoved,
 )
 
 CASES: list[tuple[OncefenceError, int, str]] = [
@@ -24,6 +32,12 @@ CASES: list[tuple[OncefenceError, int, str]] = [
     (NoSuchTarget(kind="link", name="a", remedy="adopt it"), 422, "no_such_target"),
     (PayloadRefused("title", "is missing"), 422, "payload_refused"),
     (UnknownOperation("view", "a", ("b",)), 422, "unknown_operation"),
+    (VersionMoved(subject="work item 1", expected="a", found="b"), 409, "version_moved"),
+    (
+        ActRefused(act="replay", subject="item 1", verdict="unknown", remedy="look"),
+        409,
+        "act_refused",
+    ),
     (StoreUnavailable(verb="accept", reason="OSError"), 503, "store_unavailable"),
 ]
 
@@ -42,7 +56,7 @@ def test_an_error_has_its_status_and_code(error: OncefenceError, status: int, co
 
 def test_every_refusal_that_a_caller_can_cause_has_a_case() -> None:
     """A mapping without a test may map to anything."""
-    assert set(KERNEL_REFUSALS) == {type(error) for error, _, _ in CASES[:-1]}
+    assert {*KERNEL_REFUSALS, *OPERATOR_REFUSALS} == {type(error) for error, _, _ in CASES[:-1]}
 
 
 def test_a_code_without_a_title_cannot_be_answered() -> None:

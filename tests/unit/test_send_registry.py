@@ -7,7 +7,13 @@ from collections.abc import Awaitable
 import pytest
 
 from oncefence.activities.contracts import RunResult, Step
-from oncefence.activities.process_context import SendRegistry
+from oncefence.activities.process_context import (
+    HANDED_BACK,
+    NOT_BEGUN,
+    STILL_OUT,
+    Drained,
+    SendRegistry,
+)
 from oncefence.domain.ids import OrgId, WorkId
 
 ORG, WORK = OrgId("acme"), WorkId(uuid.UUID(int=1))
@@ -79,3 +85,66 @@ class TestSendRegistry:
         assert await registry.drain(timeout_seconds=0.01) == 1
         asyncio.get_running_loop().call_later(0.01, sending.let_go.set)
         assert await registry.drain(timeout_seconds=5) == 0
+
+
+class TestStop:
+    """A process that stops begins nothing, and says what became of what it had begun."""
+
+    async def test_begins_no_run_and_joins_one_that_is_under_way(self) -> None:
+        """What was not claimed is not claimed any more; what was is let come to its end (C58)."""
+        registry, sending, other = SendRegistry(), Sending(), Sending()
+        under_way = registry.join_or_start(ORG, WORK, sending.run)
+        await asyncio.sleep(0)
+        registry.begin_drain()
+
+        refused = await result_of(registry.join_or_start(ORG, WorkId(uuid.UUID(int=2)), other.run))
+        joined = registry.join_or_start(ORG, WORK, other.run)
+        sending.let_go.set()
+        drained = await registry.stop(within_seconds=5, hand_back_seconds=0)
+
+        assert refused is NOT_BEGUN
+        assert [await result_of(under_way), await result_of(joined)] == [DONE, DONE]
+        assert (sending.begun, other.begun) == (1, 0)
+        assert drained == Drained(finished=1, handed_back=1, left=0)
+
+    async def test_has_a_claim_handed_back_once_the_time_is_up(self) -> None:
+        """Whoever can give the claim back is told when to, and is waited for (C58)."""
+        registry = SendRegistry()
+
+        async def run() -> RunResult:
+            await registry.handing_back()
+            await asyncio.sleep(0.01)
+            return RunResult(step=Step.WAIT, verdict=HANDED_BACK)
+
+        awaited = registry.join_or_start(ORG, WORK, run, can_hand_back=True)
+        drained = await registry.stop(within_seconds=0.01, hand_back_seconds=5)
+
+        assert drained == Drained(finished=0, handed_back=1, left=0)
+        assert (await result_of(awaited)).verdict == HANDED_BACK
+
+    async def test_leaves_a_send_that_outlasts_it_and_tells_its_awaiter(self) -> None:
+        """The workflow goes on elsewhere, where SQL says until when the send is out (C388)."""
+        registry, sending = SendRegistry(), Sending()
+        awaited = registry.join_or_start(ORG, WORK, sending.run)
+
+        drained = await registry.stop(within_seconds=0.01, hand_back_seconds=60)
+        told = await result_of(awaited)
+        sending.let_go.set()
+
+        assert drained == Drained(finished=0, handed_back=0, left=1)
+        assert told is STILL_OUT
+        assert await registry.drain(timeout_seconds=5) == 0
+
+    async def test_passes_on_how_a_run_failed(self) -> None:
+        """A failure is the awaiter's to judge, and counts as an end."""
+        registry = SendRegistry()
+
+        async def run() -> RunResult:
+            raise LookupError("a test")
+
+        awaited = registry.join_or_start(ORG, WORK, run)
+        drained = await registry.stop(within_seconds=5, hand_back_seconds=0)
+
+        with pytest.raises(LookupError):
+            await result_of(awaited)
+        assert drained == Drained(finished=1, handed_back=0, left=0)

@@ -13,6 +13,7 @@ SECRETS = {
     "ONCEFENCE_DATABASE_URL": f"postgresql://oncefence_app:{PASSWORD}@db:5432/oncefence",
     "ONCEFENCE_MIGRATOR_URL": f"postgresql://oncefence_migrator:{PASSWORD}@db:5432/oncefence",
     "ONCEFENCE_CREDENTIAL": PASSWORD,
+    "ONCEFENCE_OPERATOR_TOKEN": PASSWORD,
 }
 
 
@@ -37,9 +38,11 @@ def test_everything_can_be_set() -> None:
             "ONCEFENCE_KEY_FILE": "keys.json",
             "ONCEFENCE_TIME_SCALE": "0.01",
             "ONCEFENCE_ATTEMPTS_MAX": "3",
+            "ONCEFENCE_ADMISSION_WINDOW": "4",
             "ONCEFENCE_LISTEN": "[::1]:0",
             "ONCEFENCE_PACK_FOLDERS": "packs:more packs:",
             "ONCEFENCE_URL": "http://127.0.0.1:8080/",
+            "ONCEFENCE_DOORS": "http://127.0.0.1:8081/",
         }
     )
 
@@ -49,22 +52,34 @@ def test_everything_can_be_set() -> None:
     assert settings.temporal_address == "temporal:7233"
     assert (settings.temporal_namespace, settings.task_queue) == ("prod", "queue")
     assert settings.key_file == Path("keys.json")
-    assert settings.limits == Limits(time_scale=0.01, attempts_max=3)
+    assert settings.limits == Limits(time_scale=0.01, attempts_max=3, admission_window=4)
     assert (settings.listen_host, settings.listen_port) == ("::1", 0)
     assert settings.pack_folders == (Path("packs"), Path("more packs"))
     assert settings.url == "http://127.0.0.1:8080"
+    assert settings.doors == "http://127.0.0.1:8081"
+    assert settings.operator_token.reveal() == PASSWORD
 
 
 def test_no_secret_shows() -> None:
     """Settings end up in logs and tracebacks; passwords must not."""
     settings = Settings.from_environment(SECRETS)
 
-    assert PASSWORD not in repr(settings) + str(settings) + str(settings.model_dump())
+    shown = [repr(settings), str(settings), str(settings.model_dump())]
+    assert PASSWORD not in "".join([*shown, repr(settings.operator_token)])
 
 
 @pytest.mark.parametrize(
     "name",
-    ["database_url", "migrator_url", "temporal_address", "key_file", "url", "credential"],
+    [
+        "database_url",
+        "migrator_url",
+        "temporal_address",
+        "key_file",
+        "url",
+        "credential",
+        "doors",
+        "operator_token",
+    ],
 )
 def test_what_is_needed_and_not_set_says_how_to_set_it(name: str) -> None:
     """One sentence that names the setting and leads on."""
@@ -86,6 +101,7 @@ def test_what_is_needed_and_not_set_says_how_to_set_it(name: str) -> None:
         ("ONCEFENCE_TIME_SCALE", "nan"),
         ("ONCEFENCE_TIME_SCALE", "fast"),
         ("ONCEFENCE_ATTEMPTS_MAX", "0"),
+        ("ONCEFENCE_ADMISSION_WINDOW", "0"),
         ("ONCEFENCE_ATTEMPTS_MAX", "many"),
         ("ONCEFENCE_LISTEN", "8080"),
         ("ONCEFENCE_LISTEN", "127.0.0.1:http"),
@@ -95,6 +111,7 @@ def test_what_is_needed_and_not_set_says_how_to_set_it(name: str) -> None:
         ("ONCEFENCE_TEMPORAL_ADDRESS", "temporal:0"),
         ("ONCEFENCE_TEMPORAL_ADDRESS", "temporal"),
         ("ONCEFENCE_URL", "127.0.0.1:8080"),
+        ("ONCEFENCE_DOORS", "127.0.0.1:8080"),
     ],
 )
 def test_a_wrong_value_is_refused_at_once(name: str, value: str) -> None:

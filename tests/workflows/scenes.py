@@ -88,10 +88,10 @@ async def waiting_to_retry(
 
 
 async def behind_another(station: Station, simulator: Simulated, subject: str, form: Form) -> Scene:
-    """An earlier command of the same record is in flight."""
+    """An earlier command of the same record is in flight, and its own workflow is closed."""
     first = await in_flight(station, simulator, subject, form)
     accepted = await station.submit(subject, title="Chief", form=form)
-    await seen(station, accepted.work, TIMER_STARTED)
+    await station.workflow(accepted.work).result()
     return Scene(accepted=accepted, go_on=first.go_on, others=[first.accepted])
 
 

@@ -23,10 +23,12 @@ TIMED_OUT = EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT
 MARKER = EventType.EVENT_TYPE_MARKER_RECORDED
 
 
-async def events(station: Station, work: WorkId) -> list[HistoryEvent]:
-    """The newest history of an item's workflow; empty where it was never started."""
+async def events(
+    station: Station, work: WorkId, *, run_id: str | None = None
+) -> list[HistoryEvent]:
+    """A history of an item's workflow, the newest unless told; empty where there was none."""
     try:
-        return list((await station.workflow(work).fetch_history()).events)
+        return list((await station.workflow(work, run_id).fetch_history()).events)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return []
@@ -45,10 +47,10 @@ async def seen(
     return await until(found, what=f"{times} events of kind {kind}")
 
 
-async def results(station: Station, work: WorkId) -> list[RunResult]:
+async def results(station: Station, work: WorkId, *, run_id: str | None = None) -> list[RunResult]:
     """What each run as a local activity came to, in order."""
     found = []
-    for event in await events(station, work):
+    for event in await events(station, work, run_id=run_id):
         details = event.marker_recorded_event_attributes.details
         if "result" in details:
             (result,) = await station.client.data_converter.decode(

@@ -5,12 +5,9 @@ Safe to run again at any point. The committed mark is the only guard against a s
 whoever runs this: a run that finds a mark it did not make itself never sends.
 """
 
-import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from temporalio import activity
@@ -18,14 +15,17 @@ from temporalio import activity
 from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_ATTEMPT, RunRequest, RunResult, Step
 from oncefence.activities.http_once import http_once
+from oncefence.activities.not_started import rest
 from oncefence.activities.process_context import AgeingTime, ProcessContext
 from oncefence.activities.retry_after import retry_after_seconds
 from oncefence.activities.send_deadline import SendDeadline, boot_clock
 from oncefence.activities.target import TargetPolicy
+from oncefence.activities.until_answered import until_answered
 from oncefence.activities.wire_message import WireAnswer, WireRequest
 from oncefence.catalog.freeze import FrozenRequest
 from oncefence.catalog.view import BoundOperation, IntegrationBindingView
 from oncefence.domain.backoff import retry_delay_seconds
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.classification import (
     AttemptFailure,
     BodyVerdict,
@@ -34,28 +34,19 @@ from oncefence.domain.classification import (
     classify,
 )
 from oncefence.domain.effect import Outcome
-from oncefence.domain.errors import FenceLost, Refused, StoreUnavailable
+from oncefence.domain.errors import FenceLost, Refused
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.redaction import Secret
-from oncefence.storage.phases.find_work import find_successors
+from oncefence.domain.work_item import DISPATCH
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.record_evidence import record_evidence
 from oncefence.storage.phases.settle_attempt import AttemptEnd, Settled, settle_attempt
 from oncefence.storage.phases.settle_lost_attempt import settle_lost_attempt
-from oncefence.storage.phases.start_attempt import (
-    NotStarted,
-    Started,
-    StartVerdict,
-    start_attempt,
-    unseal,
-)
+from oncefence.storage.phases.start_attempt import Started, start_attempt, unseal
 from oncefence.storage.sealing import DataKey
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
-# Between two tries to reach a database that does not answer.
-_PAUSE_SECONDS = 0.2
-_PAUSE_SECONDS_MAX = 2.0
 # The store may come back long after the lease ended; the answer in hand is worth that wait.
 _KEEP_ANSWER_SECONDS = 3600.0
 
@@ -72,7 +63,11 @@ class AttemptActivity:
         org, work = OrgId(request.org_id), WorkId(UUID(request.work_id))
         time = AgeingTime(request.as_of)
         return await at_boundary(
-            self._context.runs.join_or_start(org, work, lambda: self._run(org, work, request, time))
+            self._context.runs.join_or_start(
+                org,
+                work,
+                lambda: self._context.measures.run(DISPATCH, self._run(org, work, request, time)),
+            )
         )
 
     async def _run(
@@ -83,6 +78,7 @@ class AttemptActivity:
         anchored_at = boot_clock()
         asking = SendDeadline.anchor(request.deadline_ms)
         started = await self._start(org, work, asking, time)
+        self._context.measures.claim(DISPATCH, started)
         if isinstance(started, NotStarted):
             return await self._not_started(org, work, started, time)
         deadline = SendDeadline(
@@ -126,7 +122,7 @@ class AttemptActivity:
                 owner=self._context.owner,
                 token=token,
                 limits=self._context.limits,
-                may_start=not deadline.has_passed(),
+                may_start=not (deadline.has_passed() or self._context.runs.is_draining),
             ),
             patience_seconds=_KEEP_ANSWER_SECONDS,
         )
@@ -134,9 +130,8 @@ class AttemptActivity:
     async def _not_started(
         self, org: OrgId, work: WorkId, found: NotStarted, time: AgeingTime
     ) -> RunResult:
-        limits = self._context.limits
         match found.verdict:
-            case StartVerdict.ATTEMPT_LOST:
+            case ClaimVerdict.ATTEMPT_LOST:
                 lookup = await settle_lost_attempt(
                     self._context.engine, org, work, as_of=time.now()
                 )
@@ -144,6 +139,7 @@ class AttemptActivity:
                     # Its starter came first after all; what is next is in SQL.
                     return RunResult(step=Step.WAIT, verdict="settled_meanwhile")
                 await self._context.wake_all([lookup])
+                await self._context.window.wake_successors(org, work)
                 return RunResult(
                     step=Step.FINISHED,
                     verdict=found.verdict,
@@ -151,27 +147,19 @@ class AttemptActivity:
                     execution_status="unknown",
                     outcome=Outcome.OUTCOME_UNKNOWN,
                 )
-            case StartVerdict.CANNOT_PROCEED:
+            case ClaimVerdict.CANNOT_PROCEED:
                 if found.lookup is not None:
                     await self._context.wake_all([found.lookup])
-                await self._wake_successors(org, work)
+                await self._context.window.wake_successors(org, work)
                 return RunResult(
                     step=Step.FINISHED,
                     verdict=found.verdict,
                     execution_status=found.execution_status,
                     failure_class=found.failure_class,
                 )
-            case StartVerdict.NOT_MARKED:
-                return RunResult(step=Step.WAIT, verdict=found.verdict)
-            case StartVerdict.NOT_DUE:
-                return RunResult(step=Step.WAIT, verdict=found.verdict, until=found.until)
-            case StartVerdict.IN_FLIGHT:
-                return RunResult(step=Step.IN_FLIGHT, verdict=found.verdict, until=found.until)
-            case StartVerdict.LANE_BLOCKED | StartVerdict.NEEDS_NEWER_ENGINE:
-                until = time.now() + timedelta(seconds=limits.sweep_period_scaled_seconds)
-                return RunResult(step=Step.BLOCKED, verdict=found.verdict, until=until)
-            case StartVerdict.FINISHED | StartVerdict.NO_SUCH_ITEM:
-                return RunResult(step=Step.FINISHED, verdict=found.verdict)
+            case _:
+                await self._context.window.give_back_place(org, work, found)
+                return rest(found)
 
     async def _finish(self, started: Started, end: AttemptEnd, time: AgeingTime) -> RunResult:
         fence, attempt = started.fence, started.attempt
@@ -189,6 +177,7 @@ class AttemptActivity:
             )
         except FenceLost:
             # Somebody took us for dead and settled it as lost. What we know is kept.
+            self._context.measures.fence_lost(DISPATCH)
             recorded = await until_answered(
                 lambda: record_evidence(
                     self._context.engine, fence, attempt, end, as_of=time.now()
@@ -198,11 +187,12 @@ class AttemptActivity:
             if recorded.wake is not None:
                 await self._context.wake_all([recorded.wake])
             return RunResult(step=Step.FINISHED, verdict=recorded.consequence, outcome=end.outcome)
+        self._context.measures.attempt(started.provider, end.outcome)
         if settled.lookup is not None:
             await self._context.wake_all([settled.lookup])
         is_again = settled.item_state == "retry"
         if not is_again:
-            await self._wake_successors(fence.org, fence.work)
+            await self._context.window.wake_successors(fence.org, fence.work)
         return RunResult(
             step=Step.WAIT if is_again else Step.FINISHED,
             verdict="settled",
@@ -212,28 +202,6 @@ class AttemptActivity:
             outcome=end.outcome,
             failure_class=settled.failure_class,
         )
-
-    async def _wake_successors(self, org: OrgId, work: WorkId) -> None:
-        try:
-            successors = await find_successors(self._context.engine, org, work)
-        except StoreUnavailable:
-            log.warning("successors not read", extra={"work_id": str(work)})
-            return
-        await self._context.wake_all(successors)
-
-
-async def until_answered(ask: Callable[[], Awaitable[T]], *, patience_seconds: float) -> T:
-    """Ask again while the store is silent; asking is safe, because every phase re-reads."""
-    give_up_at = boot_clock() + patience_seconds
-    pause = _PAUSE_SECONDS
-    while True:
-        try:
-            return await ask()
-        except StoreUnavailable:
-            if boot_clock() + pause > give_up_at:
-                raise
-            await asyncio.sleep(pause * (0.5 + random.random()))  # noqa: S311  # jitter
-            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
 
 def _trace(view: IntegrationBindingView, started: Started) -> dict[str, str]:

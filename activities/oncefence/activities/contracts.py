@@ -12,6 +12,7 @@ from typing import Final
 
 RUN_ATTEMPT: Final = "run_attempt"
 RUN_LOOKUP: Final = "run_lookup"
+RUN_WORK: Final = "run_work"
 RUN_SWEEP: Final = "run_sweep"
 
 FUSED_DEADLINE_MS_MAX: Final = 8_000
@@ -31,7 +32,7 @@ class Step(StrEnum):
     """Somebody holds the item until `until`, in real time."""
 
     BLOCKED = "blocked"
-    """Something else goes first; a wake comes, and `until` covers a lost one."""
+    """Something else goes first. Whoever lifts it wakes the item; a lost wake is the sweep's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class RunRequest:
     work_id: str
     deadline_ms: int
     as_of: datetime
+    family: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

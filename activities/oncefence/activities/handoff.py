@@ -9,7 +9,6 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from temporalio import activity
 
-from oncefence.activities.attempt import until_answered
 from oncefence.activities.boundary import safe_to_show
 from oncefence.activities.contracts import (
     ACCEPT_HANDED_OVER,
@@ -19,6 +18,7 @@ from oncefence.activities.contracts import (
     SignedRejection,
 )
 from oncefence.activities.process_context import ProcessContext
+from oncefence.activities.until_answered import until_answered
 from oncefence.domain.command import Handover, Receipt
 from oncefence.domain.errors import HandoffConflict, NoSuchTarget, ScopeRefused
 from oncefence.domain.signature import HandoffClaim, HandoffVerb, read_claim, read_signature
@@ -140,7 +140,7 @@ class HandoffActivity:
                     self._context.engine, receipt.key.scope.org, receipt.work
                 )
                 if ref is not None:
-                    await self._context.wake(ref)
+                    await self._context.window.announce(ref, self._context.wake)
         except Exception as error:  # noqa: BLE001  # a hint, never a fact: the receipt stands
             log.warning(
                 "announcing failed by %s",

@@ -6,22 +6,24 @@ from uuid import UUID, uuid4
 
 from temporalio import activity
 
-from oncefence.activities.attempt import until_answered, wire_request
+from oncefence.activities.attempt import wire_request
 from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_LOOKUP, RunRequest, RunResult, Step
 from oncefence.activities.http_once import http_once
-from oncefence.activities.process_context import AgeingTime, ProcessContext
+from oncefence.activities.not_started import rest
+from oncefence.activities.process_context import NOT_BEGUN, AgeingTime, ProcessContext
 from oncefence.activities.send_deadline import SendDeadline
 from oncefence.activities.target import TargetPolicy
+from oncefence.activities.until_answered import until_answered
 from oncefence.activities.wire_message import WireAnswer
 from oncefence.catalog.lookup import LookupContract, LookupReading
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.evidence import EvidenceKind, says
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.lookup import Grade, Verdict
-from oncefence.storage.phases.find_work import find_successors
+from oncefence.domain.work_item import LOOKUP
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.settle_lookup import LookupEnd, settle_lookup
-from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict
 from oncefence.storage.phases.start_lookup import (
     LateWord,
     LookupStarted,
@@ -44,11 +46,15 @@ class LookupActivity:
         org, work = OrgId(request.org_id), WorkId(UUID(request.work_id))
         time = AgeingTime(request.as_of)
         return await at_boundary(
-            self._context.runs.join_or_start(org, work, lambda: self._run(org, work, time))
+            self._context.runs.join_or_start(
+                org, work, lambda: self._context.measures.run(LOOKUP, self._run(org, work, time))
+            )
         )
 
     async def _run(self, org: OrgId, work: WorkId, time: AgeingTime) -> RunResult:
         context = self._context
+        if context.runs.is_draining:
+            return NOT_BEGUN
         token = LeaseToken(uuid4())
         started = await until_answered(
             lambda: start_lookup(
@@ -59,11 +65,14 @@ class LookupActivity:
                 owner=context.owner,
                 token=token,
                 limits=context.limits,
+                may_claim=not context.runs.is_draining,
             ),
             patience_seconds=_PATIENCE_SECONDS,
         )
+        context.measures.claim(LOOKUP, started)
         if isinstance(started, NotStarted):
-            return _not_started(started)
+            await context.window.give_back_place(org, work, started)
+            return rest(started)
         end = await self._look(started, time.now())
         try:
             settled = await until_answered(
@@ -79,6 +88,7 @@ class LookupActivity:
             )
         except FenceLost:
             # A read that came too late: whoever holds the item now looks for itself.
+            context.measures.fence_lost(LOOKUP)
             return RunResult(step=Step.FINISHED, verdict="fence_lost")
         if settled.next_due is not None:
             return RunResult(
@@ -88,7 +98,7 @@ class LookupActivity:
                 item_state="retry",
                 execution_status=settled.execution_status,
             )
-        await context.wake_all(await find_successors(context.engine, org, work))
+        await context.window.wake_successors(org, work)
         return RunResult(
             step=Step.FINISHED,
             verdict=end.verdict,
@@ -137,21 +147,6 @@ def _unusable(reading: str) -> LookupEnd:
         receipt={},
         phases={},
     )
-
-
-def _not_started(found: NotStarted) -> RunResult:
-    match found.verdict:
-        case StartVerdict.NOT_DUE:
-            return RunResult(step=Step.WAIT, verdict=found.verdict, until=found.until)
-        case StartVerdict.IN_FLIGHT:
-            return RunResult(step=Step.IN_FLIGHT, verdict=found.verdict, until=found.until)
-        case _:
-            return RunResult(
-                step=Step.FINISHED,
-                verdict=found.verdict,
-                execution_status=found.execution_status,
-                failure_class=found.failure_class,
-            )
 
 
 def strongest(words: tuple[LateWord, ...], *, has_other_doubts: bool = False) -> LookupEnd | None:

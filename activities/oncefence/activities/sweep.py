@@ -8,6 +8,7 @@ from oncefence.activities.process_context import ProcessContext
 from oncefence.storage.phases.erase_staged import erase_staged
 from oncefence.storage.phases.find_work import find_due_work
 from oncefence.storage.phases.note_nudges import note_nudges
+from oncefence.storage.phases.rebuild_pressure import rebuild_pressure
 
 PAGE = 200
 
@@ -36,4 +37,5 @@ class SweepActivity:
         given = [item for item in due if item.ref in woken]
         await note_nudges(context.engine, given, limits=context.limits)
         await erase_staged(context.engine)
+        await rebuild_pressure(context.engine)
         return SweepReport(nudged=len(given))

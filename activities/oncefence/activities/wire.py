@@ -11,6 +11,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Final
 
 import h11
@@ -55,10 +56,22 @@ class HookRaised(BaseException):
 
 async def system_resolver(host: str, port: int) -> list[str]:
     """Return the addresses of a host in the order in which to try them."""
+    if _is_address(host):
+        # Nothing to look up, and so no thread to wait for.
+        return [host]
     entries = await asyncio.get_running_loop().getaddrinfo(
         host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
     )
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    # A zone names an interface of this machine: that is for the system to read.
+    return "%" not in host
 
 
 class GuardedStream(httpcore.AsyncNetworkStream):

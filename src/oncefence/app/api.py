@@ -1,16 +1,23 @@
 """The HTTP door (C581): the addresses, and what each of them asks of the kernel."""
 
-from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, FastAPI, Path
-from pydantic import BaseModel
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oncefence.app import problems
+from oncefence.app import (
+    metrics_door,
+    operator_audit,
+    operator_dead_letters,
+    operator_operators,
+    operator_pauses,
+    operator_pressure,
+    operator_work,
+    problems,
+)
 from oncefence.app.door_messages import (
     DIGEST_FORM,
     KEY_FORM,
@@ -19,7 +26,6 @@ from oncefence.app.door_messages import (
     HandoffRequest,
     Health,
     PayloadStaged,
-    ProblemDocument,
     RejectedReceipt,
     RejectionRequest,
     ScopeReport,
@@ -27,15 +33,17 @@ from oncefence.app.door_messages import (
     receipt_message,
 )
 from oncefence.app.door_reading import read_body, read_digest, read_execution_id, read_message
+from oncefence.app.door_responses import answers, says, takes
 from oncefence.app.doors import CallerHere, Doors, DoorsHere
-from oncefence.app.problems import PROBLEM_TYPE, RequestRefused, no_such_thing
+from oncefence.app.problems import RequestRefused, no_such_thing
 from oncefence.catalog.payload import PAYLOAD_BYTES_MAX
 from oncefence.domain.command import Handover
 from oncefence.domain.effect import Outcome
 from oncefence.domain.execution import ExecutionStatus
 from oncefence.domain.handoff import EffectHandoffKey, payload_digest
 from oncefence.domain.ids import OutboxId
-from oncefence.storage.phases.accept_handoff import accept_handoff, find_admission, receipt_of
+from oncefence.storage.phases.accept_handoff import accept_handoff
+from oncefence.storage.phases.find_admission import find_admission, receipt_of
 from oncefence.storage.phases.probe_store import probe_store
 from oncefence.storage.phases.read_execution import read_execution
 from oncefence.storage.phases.refuse_scope import refuse_other_scope
@@ -44,19 +52,15 @@ from oncefence.storage.phases.stage_payload import stage_payload
 
 __all__ = ["Doors", "make_api"]
 
-# The reason of each status is told by its `code`; these are for whoever reads the description.
-_PROBLEMS: Final = {
-    400: "the body is not strict JSON",
-    401: "no credential, or one that is nobody's",
-    403: "the credential's work scope does not cover the handoff key, whether it exists or not",
-    404: "nothing at this address for this caller",
-    409: "the key stands for something else, or was rejected",
-    413: "the body is too large",
-    415: "the body is of another media type",
-    422: "understood and refused; nothing was written",
-    503: "the database does not answer; the outcome is unknown and the request safe to repeat",
-}
-_PROBLEM_SCHEMA: Final = ProblemDocument.model_json_schema()
+OPERATOR_ROUTERS: Final[tuple[APIRouter, ...]] = (
+    operator_audit.router,
+    operator_dead_letters.router,
+    operator_operators.router,
+    operator_pauses.router,
+    operator_pressure.router,
+    operator_work.router,
+    metrics_door.router,
+)
 
 
 def make_api(doors: Doors) -> FastAPI:
@@ -73,37 +77,10 @@ def make_api(doors: Doors) -> FastAPI:
     app.state.doors = doors
     app.include_router(v1)
     app.include_router(health)
+    for router in OPERATOR_ROUTERS:
+        app.include_router(router)
     problems.install(app)
     return app
-
-
-def _answers(*statuses: int, **given: type[BaseModel] | Any) -> dict[int | str, dict[str, Any]]:
-    """What a route answers: `given` as s200=..., problems by their status."""
-    found: dict[int | str, dict[str, Any]] = {
-        int(name[1:]): {"model": model, "description": HTTPStatus(int(name[1:])).phrase}
-        for name, model in given.items()
-    }
-    content = {PROBLEM_TYPE: {"schema": _PROBLEM_SCHEMA}}
-    for status in statuses:
-        found[status] = {"description": _PROBLEMS[status], "content": content}
-    found["default"] = {"description": "anything else that went wrong", "content": content}
-    return found
-
-
-def _takes(media_type: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {media_type: {"schema": schema}}}}
-
-
-def _says(
-    message: BaseModel, status: int = HTTPStatus.OK, background: BackgroundTask | None = None
-) -> Response:
-    return Response(
-        message.model_dump_json(),
-        status_code=status,
-        media_type="application/json",
-        headers={"Cache-Control": "no-store"},
-        background=background,
-    )
 
 
 v1 = APIRouter(prefix="/v1")
@@ -119,8 +96,8 @@ IdInPath = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
 
 @v1.put(
     "/payloads/{digest}",
-    responses=_answers(401, 413, 422, 503, s200=PayloadStaged),
-    openapi_extra=_takes("application/octet-stream", {"type": "string", "format": "binary"}),
+    responses=answers(401, 413, 422, 503, s200=PayloadStaged),
+    openapi_extra=takes("application/octet-stream", {"type": "string", "format": "binary"}),
 )
 async def put_payload(
     digest: DigestInPath, request: Request, doors: DoorsHere, caller: CallerHere
@@ -136,16 +113,16 @@ async def put_payload(
             "that arrived; nothing was kept",
         )
     await stage_payload(doors.engine, doors.ring, caller, named, payload)
-    return _says(PayloadStaged(payload_digest=named, size_bytes=len(payload)))
+    return says(PayloadStaged(payload_digest=named, size_bytes=len(payload)))
 
 
 @v1.post(
     "/handoffs",
     status_code=HTTPStatus.CREATED,
-    responses=_answers(
+    responses=answers(
         400, 401, 403, 409, 413, 415, 422, 503, s201=AcceptedReceipt, s200=AcceptedReceipt
     ),
-    openapi_extra=_takes("application/json", HandoffRequest.model_json_schema()),
+    openapi_extra=takes("application/json", HandoffRequest.model_json_schema()),
 )
 async def accept(request: Request, doors: DoorsHere, caller: CallerHere) -> Response:
     """Accept a handoff: 201 the first time, 200 with the same receipt for every repeat (C131)."""
@@ -158,7 +135,7 @@ async def accept(request: Request, doors: DoorsHere, caller: CallerHere) -> Resp
         subject=message.subject,
     )
     receipt = await accept_handoff(doors.engine, doors.ring, caller, handover, doors.limits)
-    return _says(
+    return says(
         receipt_message(receipt),
         HTTPStatus.CREATED if receipt.is_new else HTTPStatus.OK,
         BackgroundTask(doors.tell, receipt),
@@ -167,10 +144,10 @@ async def accept(request: Request, doors: DoorsHere, caller: CallerHere) -> Resp
 
 @v1.post(
     "/handoffs/reject",
-    responses=_answers(
+    responses=answers(
         400, 401, 403, 409, 413, 415, 422, 503, s200=AcceptedReceipt | RejectedReceipt
     ),
-    openapi_extra=_takes("application/json", RejectionRequest.model_json_schema()),
+    openapi_extra=takes("application/json", RejectionRequest.model_json_schema()),
 )
 async def reject(request: Request, doors: DoorsHere, caller: CallerHere) -> Response:
     """Reject a handoff that is not accepted yet; otherwise answer its acceptance (C128)."""
@@ -184,12 +161,12 @@ async def reject(request: Request, doors: DoorsHere, caller: CallerHere) -> Resp
         reason=message.reason,
         limits=doors.limits,
     )
-    return _says(receipt_message(receipt), background=BackgroundTask(doors.tell, receipt))
+    return says(receipt_message(receipt), background=BackgroundTask(doors.tell, receipt))
 
 
 @v1.get(
     "/handoffs/{key}",
-    responses=_answers(401, 403, 422, 503, s200=AcceptedReceipt | RejectedReceipt | Undecided),
+    responses=answers(401, 403, 422, 503, s200=AcceptedReceipt | RejectedReceipt | Undecided),
 )
 async def admission(key: KeyInPath, doors: DoorsHere, caller: CallerHere) -> Response:
     """What the key's admission is; without one it is undecided, which proves nothing (C132)."""
@@ -197,17 +174,17 @@ async def admission(key: KeyInPath, doors: DoorsHere, caller: CallerHere) -> Res
     await refuse_other_scope(doors.engine, caller.scope, asked, verb="read")
     row = await find_admission(doors.engine, asked)
     if row is None:
-        return _says(Undecided())
-    return _says(receipt_message(receipt_of(asked, row, is_new=False)))
+        return says(Undecided())
+    return says(receipt_message(receipt_of(asked, row, is_new=False)))
 
 
-@v1.get("/executions/{execution}", responses=_answers(401, 404, 503, s200=ExecutionReport))
+@v1.get("/executions/{execution}", responses=answers(401, 404, 503, s200=ExecutionReport))
 async def execution(execution: IdInPath, doors: DoorsHere, caller: CallerHere) -> Response:
     """What the caller may know of an execution that came of a handoff of its own scope."""
     seen = await read_execution(doors.engine, caller.scope, read_execution_id(execution))
     if seen is None:
         raise no_such_thing()
-    return _says(
+    return says(
         ExecutionReport(
             execution_id=seen.execution,
             command_id=seen.command,
@@ -227,20 +204,26 @@ async def execution(execution: IdInPath, doors: DoorsHere, caller: CallerHere) -
     )
 
 
-@v1.get("/scope", responses=_answers(401, 503, s200=ScopeReport))
+@v1.get("/scope", responses=answers(401, 503, s200=ScopeReport))
 async def scope(caller: CallerHere) -> Response:
     """The work scope of the credential: what handoff keys are made of."""
-    return _says(ScopeReport.of(caller.scope))
+    return says(ScopeReport.of(caller.scope))
 
 
-@health.get("/healthz", responses=_answers(s200=Health))
+@health.get("/healthz", responses=answers(s200=Health))
 async def healthz() -> Response:
     """Answer as long as the process lives, whatever else is down."""
-    return _says(Health(status="alive"))
+    return says(Health(status="alive"))
 
 
-@health.get("/readyz", responses=_answers(503, s200=Health))
+@health.get("/readyz", responses=answers(503, s200=Health))
 async def readyz(doors: DoorsHere) -> Response:
-    """Answer ready while the database answers."""
+    """Answer ready while the database answers and the process does not stop."""
+    if doors.is_stopping():
+        raise RequestRefused(
+            status=HTTPStatus.SERVICE_UNAVAILABLE,
+            code="draining",
+            detail="this process stops; what comes here until it has is still served",
+        )
     await probe_store(doors.engine)
-    return _says(Health(status="ready"))
+    return says(Health(status="ready"))

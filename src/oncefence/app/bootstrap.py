@@ -5,10 +5,10 @@ One Client per process, made here and given to doors and Worker alike: an eager 
 given only where both use the same one.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import cast
 from uuid import uuid4
 
@@ -24,8 +24,10 @@ from oncefence.activities.contracts import WorkInput
 from oncefence.activities.handoff import HandoffActivity
 from oncefence.activities.http_once import load_trust
 from oncefence.activities.lookup import LookupActivity
+from oncefence.activities.measures import Measures
 from oncefence.activities.process_context import ProcessContext
 from oncefence.activities.sweep import SweepActivity
+from oncefence.activities.work import WorkActivity, WorkHandler
 from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.limits import Limits
@@ -113,10 +115,11 @@ class WorkAnnouncer:
         """
         Start the item's workflow, or have the running one look again.
 
-        What is not due yet is only started: its workflow knows until when it waits, and a wake
-        would cost it a read that finds nothing to do.
+        What was made for later is only started: its workflow knows until when it waits, and a
+        wake would cost it a read that finds nothing to do. This process's clock is not asked: a
+        wrong one would keep wakes from those that wait.
         """
-        if ref.run_after > datetime.now(UTC):
+        if ref.is_ahead:
             await self.starter.start_later(self._input(ref))
         else:
             await self.starter.wake(self._input(ref))
@@ -141,22 +144,40 @@ def make_announcer(client: Client, settings: Settings) -> WorkAnnouncer:
 
 
 def make_context(
-    engine: Store, ring: KeyRing, announcer: WorkAnnouncer, limits: Limits
+    engine: Store,
+    ring: KeyRing,
+    announcer: WorkAnnouncer,
+    limits: Limits,
+    measures: Measures | None = None,
 ) -> ProcessContext:
     """What this process brings to its activities, under a nonce of its own."""
     load_trust()
+    measures = measures or Measures()
     return ProcessContext(
         engine=engine,
         ring=ring,
         limits=limits,
         owner=uuid4(),
-        wake=announcer.wake,
+        wake=measures.counting(announcer.wake),
         views=ViewShelf(engine),
+        measures=measures,
     )
 
 
-def make_worker(client: Client, task_queue: str, context: ProcessContext) -> Worker:
-    """The Worker that runs every family's handler, the workflows around them, and a door."""
+def make_worker(
+    client: Client,
+    task_queue: str,
+    context: ProcessContext,
+    handlers: Iterable[WorkHandler] = (),
+    *,
+    graceful_seconds: float = 40.0,
+) -> Worker:
+    """
+    The Worker that runs every family, the workflows around them, and a door.
+
+    `handlers` are the families beside dispatch and lookup. While it shuts down, activities are
+    not cancelled for `graceful_seconds`.
+    """
     handoff = HandoffActivity(context)
     return Worker(
         client,
@@ -165,6 +186,7 @@ def make_worker(client: Client, task_queue: str, context: ProcessContext) -> Wor
         activities=[
             AttemptActivity(context).run_attempt,
             LookupActivity(context).run_lookup,
+            WorkActivity(context, handlers).run_work,
             SweepActivity(context).run_sweep,
             handoff.accept,
             handoff.reject,
@@ -173,7 +195,7 @@ def make_worker(client: Client, task_queue: str, context: ProcessContext) -> Wor
             restrictions=SandboxRestrictions.default.with_passthrough_modules(*_PASSED_THROUGH)
         ),
         sticky_queue_schedule_to_start_timeout=policies.STICKY_TIMEOUT,
-        graceful_shutdown_timeout=timedelta(seconds=20),
+        graceful_shutdown_timeout=timedelta(seconds=graceful_seconds),
     )
 
 

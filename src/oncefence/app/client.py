@@ -12,7 +12,8 @@ repeats by itself, a few times, where no answer came.
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self
@@ -75,7 +76,84 @@ _UNANSWERED: Final = frozenset((429, 502, 503, 504))
 
 Pause = Callable[[float], Awaitable[None]]
 
-_CREDENTIAL: Final = re.compile(r"[!-~]{1,512}")
+_BEARER: Final = re.compile(r"[!-~]{1,512}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorAnswer:
+    """What came back from a door, not read yet."""
+
+    status: int
+    content: bytes = field(repr=False)
+
+
+class DoorLine:
+    """The way to a door under one bearer secret; whoever uses it knows what may be repeated."""
+
+    def __init__(
+        self,
+        base_url: str,
+        bearer: Secret,
+        *,
+        timeout_seconds: float = 30.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+        pause: Pause = asyncio.sleep,
+    ) -> None:
+        self._bearer = bearer
+        self._pause = pause
+        # The environment's proxies and .netrc are nothing that a credential should meet by chance.
+        self._http = httpx.AsyncClient(
+            base_url=base_url,
+            timeout=httpx.Timeout(timeout_seconds, connect=min(5.0, timeout_seconds)),
+            transport=transport,
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def call(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        media_type: str | None = None,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        may_repeat: bool = True,
+    ) -> DoorAnswer:
+        """
+        What the door answers; without `may_repeat`, asked again only where it was not reached.
+
+        Raises:
+            DoorUnavailable: No answer; it may have happened.
+        """
+        headers = {"Authorization": f"Bearer {self._bearer.reveal()}"}
+        if media_type is not None:
+            headers["Content-Type"] = media_type
+        tries = 0
+        while True:
+            tries += 1
+            asked = None
+            was_reached = True
+            try:
+                response = await self._http.request(
+                    method, path, content=content, headers=headers, params=query
+                )
+            except httpx.TransportError as error:
+                was_reached = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                reason = type(error).__name__
+            else:
+                if response.status_code not in _UNANSWERED:
+                    return DoorAnswer(status=response.status_code, content=response.content)
+                reason = f"status {response.status_code}"
+                asked = response.headers.get("Retry-After")
+            if tries == TRIES_MAX or (was_reached and not may_repeat):
+                raise DoorUnavailable(verb=verb, reason=f"{reason}, {tries} times")
+            await self._pause(_pause_seconds(tries, asked))
 
 
 class RuntimeClient:
@@ -96,17 +174,19 @@ class RuntimeClient:
         Raises:
             ConfigurationRefused: The URL is no http(s) URL, or the credential cannot be one.
         """
-        self._base_url = _checked_url(base_url)
-        self._credential = _checked_credential(credential)
+        self._base_url = checked_url(base_url, setting="ONCEFENCE_URL")
         self._pause = pause
         self._scope: TrustedRuntimeWorkScope | None = None
-        # The environment's proxies and .netrc are nothing that a credential should meet by chance.
-        self._http = httpx.AsyncClient(
-            base_url=self._base_url,
-            timeout=httpx.Timeout(timeout_seconds, connect=min(5.0, timeout_seconds)),
+        self._line = DoorLine(
+            self._base_url,
+            checked_bearer(
+                credential,
+                setting="ONCEFENCE_CREDENTIAL",
+                remedy="Give exactly what `oncefence runtime register` printed",
+            ),
+            timeout_seconds=timeout_seconds,
             transport=transport,
-            trust_env=False,
-            follow_redirects=False,
+            pause=pause,
         )
 
     def __repr__(self) -> str:
@@ -125,13 +205,13 @@ class RuntimeClient:
 
     async def close(self) -> None:
         """Close every connection; the client is of no use afterwards."""
-        await self._http.aclose()
+        await self._line.close()
 
     async def scope(self) -> TrustedRuntimeWorkScope:
         """The work scope of the credential; asked once."""
         if self._scope is None:
-            response = await self._call("scope", "GET", "/v1/scope")
-            found = read_answer("scope", response.status_code, response.content, ScopeReport)
+            response = await self._line.call("scope", "GET", "/v1/scope")
+            found = read_answer("scope", response.status, response.content, ScopeReport)
             self._scope = TrustedRuntimeWorkScope(
                 org=OrgId(found.org),
                 installation=InstallationId(found.installation),
@@ -147,10 +227,10 @@ class RuntimeClient:
     async def put_payload(self, payload: bytes) -> PayloadDigest:
         """Have the door keep these bytes until a handoff names them, and give their digest."""
         digest = payload_digest(payload)
-        response = await self._call(
+        response = await self._line.call(
             "put payload", "PUT", f"/v1/payloads/{digest}", payload, "application/octet-stream"
         )
-        read_answer("put payload", response.status_code, response.content, PayloadStaged)
+        read_answer("put payload", response.status, response.content, PayloadStaged)
         return digest
 
     async def hand_over(
@@ -176,8 +256,8 @@ class RuntimeClient:
             subject=subject,
         )
         response = await self._send("hand over", "/v1/handoffs", message)
-        accepted = read_answer("hand over", response.status_code, response.content, AcceptedReceipt)
-        is_new = response.status_code == HTTPStatus.CREATED
+        accepted = read_answer("hand over", response.status, response.content, AcceptedReceipt)
+        is_new = response.status == HTTPStatus.CREATED
         return receipt_of("hand over", key, accepted, is_new=is_new)
 
     async def reject(
@@ -195,15 +275,15 @@ class RuntimeClient:
             handoff_key=str(key), payload_digest=digest, outbox_id=outbox_id, reason=reason
         )
         response = await self._send("reject", "/v1/handoffs/reject", message)
-        found = read_admission("reject", response.status_code, response.content)
+        found = read_admission("reject", response.status, response.content)
         if isinstance(found, Undecided):
-            raise none_of_ours("reject", response.status_code)
+            raise none_of_ours("reject", response.status)
         return receipt_of("reject", key, found)
 
     async def admission(self, key: EffectHandoffKey) -> Receipt | None:
         """What was decided about `key`; None is undecided, which proves nothing (C132)."""
-        response = await self._call("admission", "GET", f"/v1/handoffs/{key}")
-        found = read_admission("admission", response.status_code, response.content)
+        response = await self._line.call("admission", "GET", f"/v1/handoffs/{key}")
+        found = read_admission("admission", response.status, response.content)
         return None if isinstance(found, Undecided) else receipt_of("admission", key, found)
 
     async def execution(self, execution: ExecutionId) -> ExecutionReport:
@@ -213,8 +293,8 @@ class RuntimeClient:
         Raises:
             HandoffRefused: There is none of this id in the credential's scope.
         """
-        response = await self._call("execution", "GET", f"/v1/executions/{execution}")
-        return read_answer("execution", response.status_code, response.content, ExecutionReport)
+        response = await self._line.call("execution", "GET", f"/v1/executions/{execution}")
+        return read_answer("execution", response.status, response.content, ExecutionReport)
 
     async def wait(self, execution: ExecutionId, *, timeout_seconds: float) -> ExecutionReport:
         """
@@ -236,7 +316,7 @@ class RuntimeClient:
             await self._pause(min(delay, left))
             delay = min(delay * 2, _POLL_SECONDS_MAX)
 
-    async def _send(self, verb: str, path: str, message: BaseModel) -> httpx.Response:
+    async def _send(self, verb: str, path: str, message: BaseModel) -> DoorAnswer:
         try:
             content = message.model_dump_json().encode()
         except ValueError:
@@ -246,35 +326,7 @@ class RuntimeClient:
                 "write; nothing was sent",
                 status=HTTPStatus.BAD_REQUEST,
             ) from None
-        return await self._call(verb, "POST", path, content, "application/json")
-
-    async def _call(
-        self,
-        verb: str,
-        method: str,
-        path: str,
-        content: bytes | None = None,
-        media_type: str | None = None,
-    ) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self._credential.reveal()}"}
-        if media_type is not None:
-            headers["Content-Type"] = media_type
-        tries = 0
-        while True:
-            tries += 1
-            asked = None
-            try:
-                response = await self._http.request(method, path, content=content, headers=headers)
-            except httpx.TransportError as error:
-                reason = type(error).__name__
-            else:
-                if response.status_code not in _UNANSWERED:
-                    return response
-                reason = f"status {response.status_code}"
-                asked = response.headers.get("Retry-After")
-            if tries == TRIES_MAX:
-                raise DoorUnavailable(verb=verb, reason=f"{reason}, {tries} times")
-            await self._pause(_pause_seconds(tries, asked))
+        return await self._line.call(verb, "POST", path, content, "application/json")
 
 
 def _pause_seconds(tries: int, asked: str | None) -> float:
@@ -285,7 +337,13 @@ def _pause_seconds(tries: int, asked: str | None) -> float:
     return min(window * random.uniform(0.5, 1.0), PAUSE_SECONDS_MAX)  # noqa: S311  # no secret
 
 
-def _checked_url(text: str) -> str:
+def checked_url(text: str, *, setting: str) -> str:
+    """
+    The address of a door, without its last slash.
+
+    Raises:
+        ConfigurationRefused: It is none.
+    """
     reason = None
     try:
         url = httpx.URL(text)
@@ -298,20 +356,26 @@ def _checked_url(text: str) -> str:
             reason = "a user, a query or a fragment has no place in it"
     if reason is not None:
         raise ConfigurationRefused(
-            setting="ONCEFENCE_URL",
+            setting=setting,
             reason=reason,
             remedy="Give the address of the doors, like http://127.0.0.1:8080",
         )
     return text.rstrip("/")
 
 
-def _checked_credential(credential: str | Secret) -> Secret:
-    text = credential.reveal() if isinstance(credential, Secret) else credential
+def checked_bearer(text: str | Secret, *, setting: str, remedy: str) -> Secret:
+    """
+    A bearer secret that a header can carry.
+
+    Raises:
+        ConfigurationRefused: It cannot be one; the value is not repeated.
+    """
+    value = text.reveal() if isinstance(text, Secret) else text
     # Checked here, since the error of a header that cannot be sent would repeat it.
-    if not _CREDENTIAL.fullmatch(text):
+    if not _BEARER.fullmatch(value):
         raise ConfigurationRefused(
-            setting="ONCEFENCE_CREDENTIAL",
-            reason="it is empty, or has blanks or signs that no credential has",
-            remedy="Give exactly what `oncefence runtime register` printed",
+            setting=setting,
+            reason="it is empty, or has blanks or signs that it cannot have",
+            remedy=remedy,
         )
-    return Secret(text)
+    return Secret(value)

@@ -24,6 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.limits import Limits
+from oncefence.domain.redaction import Secret
 
 T = TypeVar("T")
 
@@ -38,6 +39,8 @@ _REMEDIES: Final = {
     "ONCEFENCE_KEY_FILE": "Make one with `oncefence migrate --make-key-file` and name it here",
     "ONCEFENCE_URL": "Set it to where `oncefence serve` listens, like http://127.0.0.1:8080",
     "ONCEFENCE_CREDENTIAL": "Set it to what `oncefence runtime register` printed",
+    "ONCEFENCE_DOORS": "Set it to where `oncefence serve` listens, like http://127.0.0.1:8080",
+    "ONCEFENCE_OPERATOR_TOKEN": "Set it to what `oncefence operator add` printed",
 }
 _CHECK_VALUE: Final = "Correct it, or leave it unset for the default"
 
@@ -89,6 +92,10 @@ class Settings(BaseModel):
     set_key_file: Path | None = Field(None, alias="ONCEFENCE_KEY_FILE")
     time_scale: float = Field(1.0, alias="ONCEFENCE_TIME_SCALE", gt=0, le=1)
     attempts_max: int = Field(Limits().attempts_max, alias="ONCEFENCE_ATTEMPTS_MAX", ge=1)
+    admission_window: int = Field(
+        Limits().admission_window, alias="ONCEFENCE_ADMISSION_WINDOW", ge=1, le=10_000
+    )
+    drain_seconds: float = Field(30.0, alias="ONCEFENCE_DRAIN_SECONDS", ge=0, le=3600)
     listen: Annotated[str, AfterValidator(_listen_address)] = Field(
         "127.0.0.1:8080", alias="ONCEFENCE_LISTEN"
     )
@@ -97,6 +104,10 @@ class Settings(BaseModel):
     )
     set_url: Annotated[str, AfterValidator(_http_url)] | None = Field(None, alias="ONCEFENCE_URL")
     set_credential: SecretStr | None = Field(None, alias="ONCEFENCE_CREDENTIAL")
+    set_doors: Annotated[str, AfterValidator(_http_url)] | None = Field(
+        None, alias="ONCEFENCE_DOORS"
+    )
+    set_operator_token: SecretStr | None = Field(None, alias="ONCEFENCE_OPERATOR_TOKEN")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -140,6 +151,15 @@ class Settings(BaseModel):
         return self._needed("ONCEFENCE_CREDENTIAL", self.set_credential).get_secret_value()
 
     @property
+    def doors(self) -> str:
+        return self._needed("ONCEFENCE_DOORS", self.set_doors)
+
+    @property
+    def operator_token(self) -> Secret:
+        token = self._needed("ONCEFENCE_OPERATOR_TOKEN", self.set_operator_token)
+        return Secret(token.get_secret_value())
+
+    @property
     def listen_host(self) -> str:
         return self.listen.rpartition(":")[0].strip("[]")
 
@@ -149,7 +169,11 @@ class Settings(BaseModel):
 
     @property
     def limits(self) -> Limits:
-        return Limits(attempts_max=self.attempts_max, time_scale=self.time_scale)
+        return Limits(
+            attempts_max=self.attempts_max,
+            admission_window=self.admission_window,
+            time_scale=self.time_scale,
+        )
 
     @staticmethod
     def _needed(name: str, value: T | None) -> T:

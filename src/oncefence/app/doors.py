@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import structlog
 from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
+from oncefence.activities.waking import AdmissionWindow
 from oncefence.app.problems import RequestRefused
 from oncefence.domain.command import Receipt
 from oncefence.domain.limits import Limits
@@ -19,6 +20,10 @@ from oncefence.storage.phases.authenticate import Caller, authenticate
 from oncefence.storage.phases.find_dispatch import find_live_dispatch
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.sealing import KeyRing
+
+if TYPE_CHECKING:
+    # Not for every verb that speaks to a door: it takes a while to load.
+    from oncefence.app.metrics import ProcessMetrics
 
 ANNOUNCE_SECONDS_MAX: Final = 10.0
 
@@ -45,6 +50,16 @@ class Doors:
     ring: KeyRing
     limits: Limits
     announce: Callable[[WorkRef], Awaitable[None]]
+    is_stopping: Callable[[], bool] = lambda: False
+    """Whether whoever balances load should go elsewhere; every door is served all the same."""
+
+    metrics: "ProcessMetrics | None" = None
+    """What this process measures, where it is a process that tells."""
+
+    @property
+    def window(self) -> AdmissionWindow:
+        """Through it whatever a door makes or lets go on is told to Temporal."""
+        return AdmissionWindow(engine=self.engine, limits=self.limits, wake=self.announce)
 
     async def caller(self, credential: str | None) -> Caller:
         """
@@ -78,7 +93,7 @@ class Doors:
             async with asyncio.timeout(ANNOUNCE_SECONDS_MAX):
                 ref = await self._work_of(receipt)
                 if ref is not None:
-                    await self.announce(ref)
+                    await self.window.announce(ref, self.announce)
         except Exception as error:  # noqa: BLE001  # logged; the sweep repairs a missed hint
             log.warning("announce_failed", work_id=str(receipt.work), error=type(error).__name__)
 

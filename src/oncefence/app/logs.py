@@ -53,6 +53,9 @@ ALLOWED: Final = frozenset(
         "failure_class",
         "ordinal",
         "count",
+        "finished",
+        "handed_back",
+        "left",
         "seconds",
         # the process and its doors
         "method",

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import structlog
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from oncefence.app.door_messages import ProblemDocument
 from oncefence.catalog.errors import PayloadRefused, UnknownOperation
 from oncefence.domain.errors import (
+    ActRefused,
     HandoffAlreadyRejected,
     HandoffConflict,
     HandoffKeyMalformed,
@@ -29,6 +31,7 @@ from oncefence.domain.errors import (
     Refused,
     ScopeRefused,
     StoreUnavailable,
+    VersionMoved,
 )
 
 PROBLEM_TYPE: Final = "application/problem+json"
@@ -64,12 +67,19 @@ TITLES: Final = {
     "handoff_key_malformed": "Not a handoff key",
     "payload_digest_malformed": "Not a payload digest",
     "payload_digest_mismatch": "The digest is not that of the body",
-    "no_such_target": "Something that the handoff names is not there",
+    "no_such_target": "Something that the request names is not there",
     "payload_refused": "The payload cannot become an exact request",
     "unknown_operation": "No such operation",
     "request_refused": "The request is refused",
     "store_unavailable": "The database does not answer",
+    "draining": "The process stops",
     "internal_error": "Something failed here",
+    "operator_unknown": "A valid operator token is needed",
+    "act_not_allowed": "Not allowed to this operator",
+    "version_moved": "It changed since it was looked at",
+    "act_refused": "It cannot be done as things stand",
+    "no_such_view": "No such read model",
+    "query_invalid": "The address asks for something of another form",
 }
 """Every code that a door answers with, and the sentence that goes with it always."""
 
@@ -84,6 +94,12 @@ KERNEL_REFUSALS: Final[dict[type[OncefenceError], tuple[HTTPStatus, str]]] = {
     PayloadRefused: (HTTPStatus.UNPROCESSABLE_ENTITY, "payload_refused"),
     UnknownOperation: (HTTPStatus.UNPROCESSABLE_ENTITY, "unknown_operation"),
 }
+# What no Runtime can cause, whatever door it came through.
+OPERATOR_REFUSALS: Final[dict[type[OncefenceError], tuple[HTTPStatus, str]]] = {
+    VersionMoved: (HTTPStatus.CONFLICT, "version_moved"),
+    ActRefused: (HTTPStatus.CONFLICT, "act_refused"),
+}
+_REFUSALS: Final = KERNEL_REFUSALS | OPERATOR_REFUSALS
 _OF_STATUS: Final = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -121,7 +137,8 @@ def no_such_thing() -> RequestRefused:
 
 def install(app: FastAPI) -> None:
     """Make `app` answer with problem documents, whatever goes wrong in it."""
-    for kind in (*KERNEL_REFUSALS, RequestRefused, StoreUnavailable, HTTPException):
+    of_the_door = (RequestRefused, RequestValidationError, StoreUnavailable, HTTPException)
+    for kind in (*_REFUSALS, *of_the_door):
         app.add_exception_handler(kind, _answer)
     app.add_middleware(UnexpectedErrors)
 
@@ -148,6 +165,12 @@ def problem_of(error: Exception) -> tuple[Response, str]:
             "the same request is safe to repeat",
             headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
         ), "store_unavailable"
+    if isinstance(error, RequestValidationError):
+        # Of the address: bodies are read by the door itself. What was given is not repeated.
+        faults = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()[:8]]
+        return problem(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "query_invalid", "; ".join(faults)
+        ), "query_invalid"
     if isinstance(error, HTTPException):
         # Of the router: no such address, or no such method at it.
         code = _OF_STATUS.get(error.status_code, "request_refused")
@@ -156,7 +179,7 @@ def problem_of(error: Exception) -> tuple[Response, str]:
             "method_not_allowed": "this address has other methods; see the header Allow",
         }.get(code, "the request cannot be answered as it stands")
         return problem(error.status_code, code, detail, headers=dict(error.headers or {})), code
-    status, code = KERNEL_REFUSALS[type(error)]  # type: ignore[index]  # registered by these keys
+    status, code = _REFUSALS[type(error)]  # type: ignore[index]  # registered by these keys
     return problem(status, code, str(error)), code
 
 

@@ -26,6 +26,7 @@ from oncefence.app.processes import ChildProcess, free_port
 from oncefence.app.stack_simulator import StackSimulator
 from oncefence.app.stack_state import StackState, write_privately
 from oncefence.domain.errors import ConfigurationRefused, Refused
+from oncefence.domain.redaction import Secret
 from oncefence.storage.sealing import KeyRing
 
 _START_TRIES: Final = 5
@@ -251,12 +252,15 @@ class Stack:
             )
         return done.stdout
 
-    def write_environment_file(self, credential: str) -> None:
+    def write_environment_file(self, credential: str, operator: Secret | None) -> None:
         """Write what a shell needs so that every verb works on this stack; its owner's alone."""
         values = self._verb_settings() | {
             "ONCEFENCE_URL": self.doors_url,
             "ONCEFENCE_CREDENTIAL": credential,
+            "ONCEFENCE_DOORS": self.doors_url,
         }
+        if operator is not None:
+            values["ONCEFENCE_OPERATOR_TOKEN"] = operator.reveal()
         lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
         programs = shlex.quote(str(Path(sys.executable).parent))
         lines.append(f'export PATH={programs}:"$PATH"')

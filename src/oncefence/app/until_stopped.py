@@ -8,6 +8,7 @@ from typing import Final
 from oncefence.app.cli.screen import say, show_record
 from oncefence.app.examples import BINDING, CHANGES, example
 from oncefence.app.handoff_file import HandoffLine, read_handoff_file
+from oncefence.app.local_operator import local_operator
 from oncefence.app.local_world import contacts_of, make_contacts, make_links, make_world
 from oncefence.app.stack import Stack
 from oncefence.domain.errors import ConfigurationRefused
@@ -36,15 +37,19 @@ def run_until_stopped(stack: Stack) -> None:
             for operation in world.view.operations.values():
                 make_links(stack, world, operation, contacts)
             stack.await_worker()
-            stack.write_environment_file(world.credential)
-            _print_screen(stack, world.org, contacts)
+            operator = asyncio.run(local_operator(stack.folder, stack.database_url, world.org))
+            stack.write_environment_file(world.credential, operator)
+            _print_screen(stack, world.org, contacts, has_operator=operator is not None)
             _watch(stack)
     except KeyboardInterrupt:
         say("everything is stopped; the data stays, and the next start goes on with it")
 
 
-def _print_screen(stack: Stack, org: str, contacts: dict[str, str]) -> None:
+def _print_screen(stack: Stack, org: str, contacts: dict[str, str], *, has_operator: bool) -> None:
     subjects = list(contacts)
+    given = f"the credential of org {org}"
+    if has_operator:
+        given += f" and the token of operator {org}"
     show_record(
         "oncefence is up",
         {
@@ -55,7 +60,7 @@ def _print_screen(stack: Stack, org: str, contacts: dict[str, str]) -> None:
             "provider_admin": f"{stack.simulator.admin_url} (faults, contacts, state, ledger)",
             "postgresql": stack.postgres_place,
             "data_and_logs": stack.folder,
-            "settings": f"{stack.environment_file} (with the credential of org {org})",
+            "settings": f"{stack.environment_file} (with {given})",
             "time": (
                 "as it is"
                 if stack.state.time_scale == 1

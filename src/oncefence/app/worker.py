@@ -4,18 +4,21 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from time import monotonic
 from typing import Final
 
 import uvicorn
 from temporalio.client import Client
 from temporalio.service import RPCError
+from temporalio.worker import Worker
 
-from oncefence.activities.process_context import ProcessContext
+from oncefence.activities.process_context import Drained, SendRegistry
+from oncefence.activities.work import WorkHandler
 from oncefence.app.api import Doors, make_api
 from oncefence.app.bootstrap import (
-    WorkAnnouncer,
     connect_temporal,
     keep_namespace,
     make_announcer,
@@ -24,16 +27,22 @@ from oncefence.app.bootstrap import (
     open_store,
 )
 from oncefence.app.config import Settings
+from oncefence.app.metrics import ProcessMetrics
 from oncefence.domain.errors import ConfigurationRefused
-from oncefence.storage.engine import Store
+from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.sealing import KeyRing
 
 log = logging.getLogger(__name__)
 
+Announce = Callable[[WorkRef], Awaitable[None]]
+
 _NAMESPACE_PERIOD_SECONDS: Final = 60.0
-# The longest send deadline of a fused attempt and its settling; a longer one goes on being
-# settled as lost by whoever comes next.
-_DRAIN_SECONDS: Final = 30.0
+# After the drain's own bound: for one statement that gives a claim back, for telling Temporal,
+# and for requests that are at a door just then.
+_HAND_BACK_SECONDS: Final = 5.0
+_TELL_SECONDS: Final = 5.0
+_DOOR_SECONDS: Final = 5
+_STOPPED_AT_ONCE: Final = 1
 
 
 class _DoorServer(uvicorn.Server):
@@ -45,12 +54,14 @@ class _DoorServer(uvicorn.Server):
         yield
 
 
-async def run_worker(settings: Settings) -> None:
+async def run_worker(settings: Settings, handlers: Iterable[WorkHandler] = ()) -> Drained:
     """
-    Run the worker and its doors until a signal asks to stop.
+    Run the worker and its doors until a signal asks to stop, and say what became of its runs.
 
-    The first signal closes the doors, takes no more work and lets sends under way finish; the
-    second stops at once, which is safe at any moment.
+    The first signal stops claiming at that moment and lets what is under way come to its end
+    within `ONCEFENCE_DRAIN_SECONDS`; what is not at its end by then gives its claim back, but for
+    sends on the wire. The doors stay open meanwhile, and are not ready. The second signal stops
+    at once, which is safe at any moment. `handlers` are the families beside dispatch and lookup.
 
     Raises:
         ConfigurationRefused: Something that it needs is missing or wrong.
@@ -60,18 +71,42 @@ async def run_worker(settings: Settings) -> None:
         client = await connect_temporal(settings)
         await keep_namespace(client, settings)
         announcer = make_announcer(client, settings)
-        context = make_context(engine, ring, announcer, settings.limits)
-        stop = _stop_event()
-        keeper = asyncio.create_task(_keep_namespace(client, settings))
-        try:
-            async with (
-                make_worker(client, settings.task_queue, context),
-                _doors(settings, engine, ring, announcer),
-            ):
-                await stop.wait()
-        finally:
-            keeper.cancel()
-            await _drain(context)
+        metrics = ProcessMetrics(announcer.starter.eager)
+        context = make_context(engine, ring, announcer, settings.limits, metrics.measures)
+        runs = context.runs
+
+        async def announce(ref: WorkRef) -> None:
+            # Eagerly started, it would be given to this very process.
+            await (announcer.wake(ref) if runs.is_draining else announcer.announce(ref))
+
+        doors = Doors(
+            engine=engine,
+            ring=ring,
+            limits=settings.limits,
+            announce=announce,
+            is_stopping=lambda: runs.is_draining,
+            metrics=metrics,
+        )
+        worker = make_worker(
+            client,
+            settings.task_queue,
+            context,
+            handlers,
+            # Longer than the drain: how a run ends is for this process to say, and not the SDK.
+            graceful_seconds=settings.drain_seconds + _HAND_BACK_SECONDS + _TELL_SECONDS,
+        )
+        stop = _stop_event(runs.begin_drain)
+        async with _opened(doors, settings):
+            keeper = asyncio.create_task(_keep_namespace(client, settings))
+            working = asyncio.create_task(worker.run())
+            try:
+                await _until_stopped_or_done(stop, working)
+            finally:
+                keeper.cancel()
+                stopping_since = monotonic()
+                drained = await _drained(worker, working, runs, settings.drain_seconds)
+    _tell_the_end(drained, monotonic() - stopping_since)
+    return drained
 
 
 async def run_doors(settings: Settings) -> None:
@@ -84,17 +119,23 @@ async def run_doors(settings: Settings) -> None:
     ring = KeyRing.load(settings.key_file)
     async with open_store(settings) as engine:
         client = await connect_temporal(settings)
+        stop = _stop_event(lambda: None)
         announcer = make_announcer(client, settings)
-        stop = _stop_event()
-        async with _doors(settings, engine, ring, announcer):
+        doors = Doors(
+            engine=engine,
+            ring=ring,
+            limits=settings.limits,
+            announce=announcer.announce,
+            is_stopping=stop.is_set,
+            metrics=ProcessMetrics(announcer.starter.eager),
+        )
+        async with _opened(doors, settings):
             await stop.wait()
+    log.info("stopped")
 
 
 @asynccontextmanager
-async def _doors(
-    settings: Settings, engine: Store, ring: KeyRing, announcer: WorkAnnouncer
-) -> AsyncIterator[None]:
-    doors = Doors(engine=engine, ring=ring, limits=settings.limits, announce=announcer.announce)
+async def _opened(doors: Doors, settings: Settings) -> AsyncIterator[None]:
     server = _DoorServer(
         uvicorn.Config(
             make_api(doors),
@@ -104,7 +145,7 @@ async def _doors(
             # Its lines would hold handoff keys, which are in the paths.
             access_log=False,
             lifespan="off",
-            timeout_graceful_shutdown=10,
+            timeout_graceful_shutdown=_DOOR_SECONDS,
         )
     )
     serving = asyncio.create_task(server.serve())
@@ -125,19 +166,32 @@ async def _doors(
         await serving
 
 
-def _stop_event() -> asyncio.Event:
+def _stop_event(at_first: Callable[[], None]) -> asyncio.Event:
+    """Set by the first signal, after `at_first`."""
     stop = asyncio.Event()
 
     def on_signal() -> None:
         if stop.is_set():
-            # The second one: nothing needs tidying, every fact is in the database.
-            os._exit(1)
+            # Nothing needs tidying: every fact is in the database.
+            log.warning("stopped at once; what was on the wire settles as lost")
+            sys.stderr.flush()
+            os._exit(_STOPPED_AT_ONCE)
+        at_first()
         stop.set()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     return stop
+
+
+async def _until_stopped_or_done(stop: asyncio.Event, working: asyncio.Task[None]) -> None:
+    """Return on a signal; a worker that ends by itself ends by its error."""
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((stopping, working), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if working.done():
+        await working
 
 
 async def _keep_namespace(client: Client, settings: Settings) -> None:
@@ -149,7 +203,29 @@ async def _keep_namespace(client: Client, settings: Settings) -> None:
             log.warning("namespace not kept", extra={"reason": error.status.name})
 
 
-async def _drain(context: ProcessContext) -> None:
-    left = await context.runs.drain(timeout_seconds=_DRAIN_SECONDS)
-    if left:
-        log.warning("stopping with runs under way; they settle as lost", extra={"count": left})
+async def _drained(
+    worker: Worker, working: asyncio.Task[None], runs: SendRegistry, drain_seconds: float
+) -> Drained:
+    """Let what is under way end, have the workflows told, and say what became of it."""
+    log.info("stopping", extra={"count": runs.open_runs})
+    # At once, so that no task of Temporal is taken any more; it ends when the runs have.
+    leaving = asyncio.create_task(worker.shutdown())
+    drained = await runs.stop(within_seconds=drain_seconds, hand_back_seconds=_HAND_BACK_SECONDS)
+    _, late = await asyncio.wait((leaving, working), timeout=_TELL_SECONDS)
+    if late:
+        log.warning("Temporal was not told of everything; it finds out by its own timeouts")
+    return drained
+
+
+def _tell_the_end(drained: Drained, seconds: float) -> None:
+    """The last line of the log, once everything is closed."""
+    log.log(
+        logging.WARNING if drained.left else logging.INFO,
+        "stopped",
+        extra={
+            "finished": drained.finished,
+            "handed_back": drained.handed_back,
+            "left": drained.left,
+            "seconds": round(seconds, 3),
+        },
+    )

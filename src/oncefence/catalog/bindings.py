@@ -2,22 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from oncefence.catalog.canonical import FileModel, FrozenMap, Model
 from oncefence.catalog.freeze import FieldType
+from oncefence.catalog.lanes import LaneChoice
 from oncefence.catalog.names import DottedName, FieldName, Name, Pattern
 
 BINDING_FORMAT = "oncefence.binding/1"
-
-
-def _narrow_lane(lane: object) -> object:
-    if lane in ("tenant", "org", "organisation", "organization", "installation", "binding", "all"):
-        raise ValueError(
-            "a tenant-wide lane would put all work of the tenant in one file behind one "
-            "another; use 'subject' for the source and 'link' for the target"
-        )
-    return lane
 
 
 def _constant(value: object) -> object:
@@ -42,13 +34,6 @@ class FieldBinding(Model):
     direction: Literal["outbound"]
 
 
-class Lanes(Model):
-    """What must happen one after the other; narrower than a tenant in any case (C226, C230)."""
-
-    source: Annotated[Literal["subject"], BeforeValidator(_narrow_lane)] = "subject"
-    target: Annotated[Literal["link"], BeforeValidator(_narrow_lane)] = "link"
-
-
 class CompletionContract(Model):
     """What the Runtime is told at the end, frozen with the command and handed back unchanged."""
 
@@ -67,7 +52,7 @@ class OperationBinding(Model):
     remote_object: Name
     sensitive: bool = False
     fields: FrozenMap[FieldName, FieldBinding] = Field(min_length=1)
-    lanes: Lanes = Lanes()
+    lanes: LaneChoice = LaneChoice()
     completion: CompletionContract
 
 

@@ -9,6 +9,7 @@ from oncefence.catalog.answers import ReceiptSource, ResponseContract
 from oncefence.catalog.bindings import IntegrationBinding, OperationBinding
 from oncefence.catalog.definitions import ObjectDefinition, OperationDefinition, ProviderPack
 from oncefence.catalog.errors import Problem
+from oncefence.catalog.lanes import loosened
 from oncefence.catalog.lookup import LookupDefinition
 from oncefence.catalog.templates import (
     FIELD_PREFIX,
@@ -75,6 +76,11 @@ def pack_problems(pack: ProviderPack) -> Found:
             continue
         target = pack.objects[operation.object]
         errors += _request(at, operation, target)
+        if operation.lookup is not None and operation.lanes.target == "none":
+            # What another command of ours wrote would be read as this one's success or failure.
+            errors.append(
+                (f"{at}.lanes.target", "must be 'link' where there is a lookup of the record")
+            )
         if operation.lookup is None:
             warnings.append((f"{at}.lookup", "is missing: every unknown goes to a person"))
             continue
@@ -103,6 +109,9 @@ def binding_problems(pack: ProviderPack, binding: IntegrationBinding) -> Found:
                     f"must be {definition.object!r}, which {bound.operation} writes",
                 )
             )
+        errors += [
+            (f"{at}.lanes.{part}", why) for part, why in loosened(bound.lanes, definition.lanes)
+        ]
         errors += _bound_fields(at, bound, definition, pack.objects[definition.object])
     return _problems(binding.source, errors), []
 

@@ -10,6 +10,7 @@ from oncefence.catalog.answers import ResponseContract
 from oncefence.catalog.canonical import FileModel, FrozenMap, Model, plain, read_only
 from oncefence.catalog.errors import PayloadRefused
 from oncefence.catalog.freeze import ClearRule, FieldType
+from oncefence.catalog.lanes import Lanes
 from oncefence.catalog.lookup import LookupDefinition
 from oncefence.catalog.names import (
     DeadlineMs,
@@ -130,6 +131,7 @@ class OperationDefinition(Model):
     total_deadline_ms: DeadlineMs = 8_000
     # "none": no idempotency key, so a send that may have arrived is never repeated (C563).
     replay: Literal["none"]
+    lanes: Lanes = Lanes()
     request: RequestTemplate
     answer: ResponseContract
     lookup: LookupDefinition | None = None

@@ -14,7 +14,6 @@ from oncefence.catalog.answers import ResponseContract
 from oncefence.catalog.bindings import (
     CompletionContract,
     IntegrationBinding,
-    Lanes,
     OperationBinding,
 )
 from oncefence.catalog.canonical import FrozenMap, Model, canonical_json, text_digest
@@ -28,6 +27,7 @@ from oncefence.catalog.definitions import (
 )
 from oncefence.catalog.errors import CatalogError, PayloadRefused, Problem, UnknownOperation
 from oncefence.catalog.freeze import BoundField, ClearRule, FrozenRequest, written_fields
+from oncefence.catalog.lanes import Lanes
 from oncefence.catalog.lookup import LookupContract
 from oncefence.catalog.names import DottedName, Name, Pattern
 from oncefence.catalog.payload import parse_payload
@@ -208,7 +208,7 @@ def _bound(
         replay=definition.replay,
         sensitive=binding.sensitive,
         fields=_fields(pack, definition, binding),
-        lanes=binding.lanes,
+        lanes=binding.lanes.upon(definition.lanes),
         completion=binding.completion,
         response=definition.answer,
         lookup=_lookup(pack, definition),

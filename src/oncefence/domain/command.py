@@ -75,13 +75,17 @@ class ExternalCommand:
     deadline_ms: int
     lookup_deadline_ms: int | None
     is_sensitive: bool
+    keeps_source_order: bool = True
+    keeps_target_order: bool = True
 
     @property
-    def source_lane(self) -> str:
-        """What the same local record gave rise to happens one after the other."""
-        return source_lane(self.handover.subject)
+    def source_lane(self) -> str | None:
+        """What the same local record gave rise to happens one after the other, where declared."""
+        return source_lane(self.handover.subject) if self.keeps_source_order else None
 
     @property
-    def target_lane(self) -> str:
-        """What changes the same remote record happens one after the other."""
+    def target_lane(self) -> str | None:
+        """What changes the same remote record happens one after the other, where declared."""
+        if not self.keeps_target_order:
+            return None
         return target_lane(self.generation, self.link.link)

@@ -9,6 +9,8 @@ The error tree.
         HandoffAlreadyRejected   a rejection receipt stands; acceptance can never follow
         NoSuchTarget             a named view, binding, link or payload is not there
         InvalidTransition        the state machine has no such move
+        VersionMoved             an operator's act names a version that is no longer the newest
+        ActRefused               an operator's act cannot be done here; says why and what instead
         ConfigurationRefused     a process must not start like this; says what to do
       Lost                       somebody else owns it; stop quietly
         FenceLost                the lease token or the epoch is no longer the caller's
@@ -107,6 +109,34 @@ class InvalidTransition(Refused):
 
     def __str__(self) -> str:
         return f"{self.lifecycle}: no move {self.source} -> {self.target} by {self.trigger}"
+
+
+@dataclass(eq=False)
+class VersionMoved(Refused):
+    """What an operator acts on changed since it was read (C406)."""
+
+    subject: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.subject} is at version {self.found} and not at {self.expected}: "
+            "look at it again, then decide"
+        )
+
+
+@dataclass(eq=False)
+class ActRefused(Refused):
+    """What an operator asks for cannot be done to this subject as it stands (C403)."""
+
+    act: str
+    subject: str
+    verdict: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.act} of {self.subject} is refused ({self.verdict}): {self.remedy}"
 
 
 @dataclass(eq=False)

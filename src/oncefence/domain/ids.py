@@ -29,6 +29,8 @@ PrincipalBindingId = NewType("PrincipalBindingId", UUID)
 BindingGenerationId = NewType("BindingGenerationId", UUID)
 LinkId = NewType("LinkId", UUID)
 LeaseToken = NewType("LeaseToken", UUID)
+OperatorId = NewType("OperatorId", UUID)
+PauseId = NewType("PauseId", UUID)
 
 
 def derived_id(*parts: object) -> UUID:
@@ -56,6 +58,14 @@ def execution_id(command: CommandId) -> ExecutionId:
 def dispatch_work_id(command: CommandId, ordinal: int) -> WorkId:
     """The `ordinal`-th dispatch item of a command, counted from 1; an operator retry adds one."""
     return WorkId(derived_id(command, "effect.dispatch", ordinal))
+
+
+def family_work_id(
+    org: OrgId, family: str, subject_kind: str, subject_id: str, ordinal: int
+) -> WorkId:
+    """The `ordinal`-th item of a family about a subject, counted from 1."""
+    # The subject comes last: it alone may hold the sign that separates the parts.
+    return WorkId(derived_id("work", org, family, subject_kind, ordinal, subject_id))
 
 
 def attempt_id(work: WorkId, ordinal: int) -> AttemptId:

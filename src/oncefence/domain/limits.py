@@ -17,6 +17,8 @@ class Limits:
 
     attempts_max: int = 8
     claims_lost_max: int = 5
+    admission_window: int = 32
+    retry_spacing_seconds: float = 1.0
     lease_margin_seconds: float = 60.0
     sweep_period_seconds: float = 60.0
     sweep_grace_seconds: float = 30.0
@@ -36,6 +38,12 @@ class Limits:
                 setting="ONCEFENCE_ATTEMPTS_MAX",
                 reason="ceilings count from 1",
                 remedy="Set it to 1 or more",
+            )
+        if self.admission_window < 1:
+            raise ConfigurationRefused(
+                setting="ONCEFENCE_ADMISSION_WINDOW",
+                reason="a window of none lets nothing run",
+                remedy="Set it to 1 or more; to hold work back, pause it",
             )
 
     @property
@@ -57,6 +65,11 @@ class Limits:
         """How long after the next nudge of an item another one may follow: 2, 4, .. 60 min."""
         minutes = min(2.0 ** min(nudges_before + 1, 6), 60.0)
         return minutes * 60.0 * self.time_scale
+
+    @property
+    def retry_spacing_scaled_seconds(self) -> float:
+        """The least time between two runs of an item of which the first one failed."""
+        return self.retry_spacing_seconds * self.time_scale
 
     @property
     def first_lookup_seconds(self) -> float:

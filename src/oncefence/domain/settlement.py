@@ -21,6 +21,8 @@ class FailureClass(StrEnum):
     BINDING_GENERATION_STALE = "binding_generation_stale"
     LINK_CHANGED = "link_changed"
     POISON = "poison"
+    CONTRADICTED = "contradicted"
+    """Evidence came that speaks against what another attempt was permitted by."""
 
 
 class Effect(StrEnum):

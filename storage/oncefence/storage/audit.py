@@ -18,6 +18,7 @@ async def add(
     subject_kind: str,
     subject_id: str,
     note: str | None = None,
+    expected_version: str | None = None,
 ) -> None:
     """Add one row; there is no other way to change this table."""
     await connection.execute(
@@ -29,5 +30,6 @@ async def add(
             "subject_kind": subject_kind,
             "subject_id": subject_id,
             "note": note,
+            "expected_version": expected_version,
         },
     )

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Store: TypeAlias = AsyncEngine
 """What the layers above call it, who must not know what it is made of."""
 
-SCHEMA_REVISION: Final = "0001"
+SCHEMA_REVISION: Final = "0002"
 """The migration that this code is written for."""
 
 OWNER_ROLE: Final = "oncefence_owner"
@@ -68,7 +68,13 @@ def make_engine(
         connect_args={
             "timeout": 10,
             "command_timeout": 60,
-            "server_settings": {"search_path": "oncefence", "application_name": "oncefence"},
+            "server_settings": {
+                "search_path": "oncefence",
+                "application_name": "oncefence",
+                # No transaction waits for anything but the database. Of a process that stands
+                # still inside one, others must not wait longer than this for its locks.
+                "idle_in_transaction_session_timeout": "15s",
+            },
         },
     )
 
@@ -107,7 +113,7 @@ def is_store_away(error: BaseException) -> bool:
     if isinstance(error, PoolTimeout):
         # No connection became free: the store stalls, and nothing was asked of it.
         return True
-    if isinstance(error, DBAPIError):
+    if isinstance(error, DBAPIError | asyncpg.PostgresError):
         state = sqlstate(error)
         if state is None:
             return True
@@ -120,8 +126,7 @@ def is_store_away(error: BaseException) -> bool:
         | asyncio.TimeoutError
         | InterfaceError
         | asyncpg.InterfaceError
-        | asyncpg.PostgresConnectionError
-        | asyncpg.CannotConnectNowError,
+        | asyncpg.InternalClientError,
     )
 
 

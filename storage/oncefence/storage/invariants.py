@@ -8,6 +8,8 @@ no guard, trigger or index is trusted, because an audit that trusts the guard pr
 from dataclasses import dataclass
 from typing import Final
 
+from oncefence.storage.audit_chain import BROKEN_LINKS
+
 _FINAL: Final = "('succeeded', 'failed', 'cancelled')"
 _ACTIVE: Final = "('pending', 'processing', 'retry')"
 
@@ -315,6 +317,11 @@ INVARIANTS: Final = (
                 WHERE t.org_id = g.org_id AND t.generation_id = g.generation_id
                   AND t.version = g.token_version))
         """,
+    ),
+    Rule(
+        name="audit_rows_follow_one_another",
+        meaning="the audit rows of an org are one chain, whole and as they were written (C406)",
+        query=BROKEN_LINKS,
     ),
 )
 """What may never be found, whatever happened."""

@@ -5,16 +5,27 @@ Every write names the lease token and the ownership epoch that authorise it, or 
 row lock that nobody holds the row.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
-from sqlalchemy import Row, bindparam, func, select, update
+from sqlalchemy import (
+    Integer,
+    Interval,
+    Row,
+    Uuid,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
-from oncefence.domain.ids import LeaseToken, OrgId, WorkId
+from oncefence.domain.ids import OrgId, WorkId
 from oncefence.domain.work_item import WORK_ITEM
 from oncefence.storage.tables import work_items
 
@@ -30,36 +41,19 @@ _FENCED = (
 )
 _NO_LEASE = {"lease_owner": None, "lease_token": None, "lease_until": None}
 
+ADD = insert(work_items)
 LOCK = select(work_items).where(*_THIS).with_for_update()
 # A second statement after the lock: in LOCK itself the clock is read before the wait for it.
 LEASE_LIVE = select(work_items.c.lease_until > func.clock_timestamp()).where(*_THIS)
-CLAIM = (
+RENEW = (
     update(work_items)
-    .where(*_THIS, work_items.c.state.in_(WORK_ITEM.sources("processing", "claim")))
+    .where(*_FENCED)
     .values(
-        state="processing",
-        via="claim",
-        lease_owner=bindparam("owner"),
-        lease_token=bindparam("token"),
-        lease_until=func.clock_timestamp() + bindparam("lease"),
-        ownership_epoch=work_items.c.ownership_epoch + 1,
-        changed_at=func.clock_timestamp(),
+        lease_until=func.greatest(
+            work_items.c.lease_until, func.clock_timestamp() + bindparam("lease", type_=Interval)
+        )
     )
-    .returning(work_items.c.ownership_epoch)
-)
-RECLAIM = (
-    update(work_items)
-    .where(*_THIS, work_items.c.state == "processing")
-    .values(
-        via="reclaim",
-        lease_owner=bindparam("owner"),
-        lease_token=bindparam("token"),
-        lease_until=func.clock_timestamp() + bindparam("lease"),
-        ownership_epoch=work_items.c.ownership_epoch + 1,
-        claims_lost=work_items.c.claims_lost + 1,
-        changed_at=func.clock_timestamp(),
-    )
-    .returning(work_items.c.ownership_epoch)
+    .returning(work_items.c.lease_until, work_items.c.cancel_requested_at)
 )
 LEAVE = (
     update(work_items)
@@ -68,6 +62,8 @@ LEAVE = (
         state=bindparam("target"),
         via=bindparam("trigger"),
         run_after=func.coalesce(bindparam("due"), work_items.c.run_after),
+        attempt=func.coalesce(bindparam("attempts"), work_items.c.attempt),
+        claims_lost=work_items.c.claims_lost + bindparam("lost", type_=Integer),
         failure_class=bindparam("why"),
         summary=bindparam("told"),
         changed_at=func.clock_timestamp(),
@@ -83,6 +79,66 @@ BRING_FORWARD = (
     )
     .values(run_after=bindparam("due"))
 )
+CANCEL = (
+    update(work_items)
+    .where(*_THIS, work_items.c.state.in_(("pending", "retry")))
+    .values(state="cancelled", via="cancel", changed_at=func.clock_timestamp())
+)
+ASK_TO_CANCEL = (
+    update(work_items)
+    .where(
+        *_THIS,
+        work_items.c.state == "processing",
+        work_items.c.cancel_requested_at.is_(None),
+    )
+    .values(cancel_requested_at=func.clock_timestamp())
+)
+# What an item is, its place in its lanes included; how far it came stays with the ended one.
+_TERMS = (
+    "org_id",
+    "family",
+    "subject_kind",
+    "subject_id",
+    "command_id",
+    "execution_id",
+    "attempt_id",
+    "installation",
+    "view_id",
+    "view_digest",
+    "view_revision",
+    "definition",
+    "provider",
+    "binding_id",
+    "payload_schema_version",
+    "engine_capability",
+    "queue_class",
+    "deadline_ms",
+    "source_lane",
+    "source_sequence",
+    "target_lane",
+    "target_sequence",
+)
+ADD_REPLAY = (
+    insert(work_items)
+    .from_select(
+        [*_TERMS, "work_id", "replays_work_id", "state", "via", "run_after"],
+        select(
+            *(work_items.c[name] for name in _TERMS),
+            bindparam("new_work", type_=Uuid),
+            work_items.c.work_id,
+            literal_column("'pending'"),
+            literal_column("'create'"),
+            # Workflow time comes in whole milliseconds, cut off.
+            func.date_trunc("milliseconds", func.clock_timestamp()),
+        ).where(*_THIS),
+    )
+    .returning(work_items.c.work_id, work_items.c.run_after)
+)
+
+
+async def add(connection: AsyncConnection, values: Mapping[str, Any]) -> None:
+    """Add an item, which begins pending and with nothing done."""
+    await connection.execute(ADD, {**values, "state": "pending", "via": "create"})
 
 
 async def lock(connection: AsyncConnection, org: OrgId, work: WorkId) -> Row[Any] | None:
@@ -96,29 +152,29 @@ async def is_lease_live(connection: AsyncConnection, org: OrgId, work: WorkId) -
     return bool(live)
 
 
-async def claim(
-    connection: AsyncConnection,
-    row: Row[Any],
-    *,
-    owner: UUID,
-    token: LeaseToken,
-    lease: timedelta,
-    is_reclaim: bool,
-) -> Fence:
-    """Make the locked `row` the caller's under the next epoch and a token of its own."""
-    epoch = (
-        await connection.execute(
-            RECLAIM if is_reclaim else CLAIM,
-            {
-                "of_org": row.org_id,
-                "of_work": row.work_id,
-                "owner": owner,
-                "token": token,
-                "lease": lease,
-            },
-        )
-    ).scalar_one()
-    return Fence(org=row.org_id, work=row.work_id, token=token, epoch=epoch)
+async def renew(connection: AsyncConnection, fence: Fence, *, lease: timedelta) -> Row[Any]:
+    """
+    Move the end of the claim's lease away; gives it and when a cancellation was asked for.
+
+    Raises:
+        FenceLost: The lease or the epoch is no longer the caller's. Nothing was written.
+    """
+    # Locked first: a lease that waited for the row begins after the wait (C204).
+    await lock(connection, fence.org, fence.work)
+    result = await connection.execute(
+        RENEW,
+        {
+            "of_org": fence.org,
+            "of_work": fence.work,
+            "of_token": fence.token,
+            "of_epoch": fence.epoch,
+            "lease": lease,
+        },
+    )
+    row = result.one_or_none()
+    if row is None:
+        raise FenceLost(verb="renew")
+    return row
 
 
 async def leave(
@@ -130,9 +186,13 @@ async def leave(
     due: datetime | None = None,
     failure_class: str | None = None,
     summary: str | None = None,
+    attempt: int | None = None,
+    is_by_expiry: bool = False,
 ) -> None:
     """
     Move a claimed item to `target` by `trigger`.
+
+    `is_by_expiry`: the claim ended with its lease and somebody else says so; it counts (C51).
 
     Raises:
         InvalidTransition: The lifecycle has no such move.
@@ -153,6 +213,8 @@ async def leave(
             "due": due,
             "why": failure_class,
             "told": summary,
+            "attempts": attempt,
+            "lost": int(is_by_expiry),
         },
     )
     if result.rowcount != 1:
@@ -165,3 +227,36 @@ async def bring_forward(
     """Make a waiting item due at `due` where it is due later; says whether it moved."""
     result = await connection.execute(BRING_FORWARD, {"of_org": org, "of_work": work, "due": due})
     return bool(result.rowcount)
+
+
+async def cancel(connection: AsyncConnection, row: Row[Any]) -> None:
+    """
+    End the locked `row`, which nobody holds.
+
+    Raises:
+        InvalidTransition: Somebody holds it, or it has ended.
+    """
+    WORK_ITEM.check(row.state, "cancelled", "cancel")
+    await connection.execute(CANCEL, {"of_org": row.org_id, "of_work": row.work_id})
+
+
+async def ask_to_cancel(connection: AsyncConnection, org: OrgId, work: WorkId) -> bool:
+    """Ask whoever holds the item to cancel it, once; says whether that was new."""
+    result = await connection.execute(ASK_TO_CANCEL, {"of_org": org, "of_work": work})
+    return bool(result.rowcount)
+
+
+async def add_replay(
+    connection: AsyncConnection, org: OrgId, work: WorkId, *, as_work: WorkId
+) -> datetime:
+    """
+    Make the ended item `work` anew as `as_work`, in its own place of its lanes; gives when due.
+
+    The place is kept, so that what waits behind it goes on waiting: one at the end of its lanes
+    would run after later work, and undo it.
+    """
+    added = await connection.execute(
+        ADD_REPLAY, {"of_org": org, "of_work": work, "new_work": as_work}
+    )
+    due: datetime = added.one().run_after
+    return due

@@ -1,8 +1,8 @@
-"""Sole writer of `work_nudges`: when the sweep may nudge an item again."""
+"""Sole writer of `work_nudges`: when an item may be nudged again, and so whether it is open."""
 
 from datetime import datetime, timedelta
 
-from sqlalchemy import Interval, bindparam, func
+from sqlalchemy import Interval, bindparam, func, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,6 +20,16 @@ NOTE = _NEW.on_conflict_do_update(
         "nudges": _NEW.excluded.nudges,
         "next_nudge_at": _NEW.excluded.next_nudge_at,
     },
+)
+
+FORGET = (
+    update(work_nudges)
+    .where(
+        work_nudges.c.org_id == bindparam("of_org"),
+        work_nudges.c.work_id == bindparam("of_work"),
+        work_nudges.c.next_nudge_at > func.clock_timestamp(),
+    )
+    .values(next_nudge_at=func.clock_timestamp())
 )
 
 
@@ -45,3 +55,9 @@ async def note(
             "wait": wait,
         },
     )
+
+
+async def forget(connection: AsyncConnection, org: OrgId, work: WorkId) -> bool:
+    """Have the last nudge count no longer, as if its time were over; says whether it did count."""
+    result = await connection.execute(FORGET, {"of_org": org, "of_work": work})
+    return bool(result.rowcount)

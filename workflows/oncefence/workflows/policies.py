@@ -12,7 +12,8 @@ DISPATCH: Final = RetryPolicy(maximum_attempts=1)
 # A sweep only reads and nudges; the next one comes within the minute.
 SWEEP: Final = RetryPolicy(maximum_attempts=1)
 
-SWEEP_TIMEOUT: Final = timedelta(seconds=120)
+# Where its process dies with it, the next sweep waits for as long.
+SWEEP_TIMEOUT: Final = timedelta(seconds=20)
 
 # Until a worker takes a regular attempt. Passing it means that nothing was sent.
 SCHEDULE_TO_START: Final = timedelta(minutes=10)
@@ -25,6 +26,9 @@ LEAST_PAUSE: Final = timedelta(milliseconds=50)
 # A workflow does not continue as new: past this many events it ends, its fact is in SQL, and
 # the sweep starts another.
 EVENTS_MAX: Final = 2_000
+
+# Histories that were recorded before waited in the workflow for what held their item back.
+HELD_BACK_ENDS: Final = "held-back-ends"
 
 WORKFLOW_TASK_TIMEOUT: Final = timedelta(seconds=3)
 STICKY_TIMEOUT: Final = timedelta(seconds=1)

@@ -10,6 +10,7 @@ from oncefence.activities.contracts import (
     FUSED_DEADLINE_MS_MAX,
     RUN_ATTEMPT,
     RUN_LOOKUP,
+    RUN_WORK,
     RunRequest,
     RunResult,
     Step,
@@ -25,8 +26,9 @@ ORG = SearchAttributeKey.for_keyword("OncefenceOrg")
 FAMILY = SearchAttributeKey.for_keyword("OncefenceFamily")
 STATUS = SearchAttributeKey.for_keyword("OncefenceExecutionStatus")
 
-# A family is a registered handler and never a second loop.
-_HANDLERS = {"effect.dispatch": RUN_ATTEMPT, "effect.lookup": RUN_LOOKUP}
+# Two families have a run of their own, because their claim or their end writes more than the
+# item; all others are handlers of the one run.
+_RUNS = {"effect.dispatch": RUN_ATTEMPT, "effect.lookup": RUN_LOOKUP}
 
 
 def workflow_id(work_id: str) -> str:
@@ -72,6 +74,12 @@ class WorkItemWorkflow:
                     item_state=result.item_state,
                     execution_status=result.execution_status,
                 )
+            elif result.step is Step.BLOCKED and workflow.patched(policies.HELD_BACK_ENDS):
+                if not self._is_woken:
+                    # Nobody polls for a lane or a pause: a wake starts the item anew.
+                    return WorkReport(
+                        verdict=result.verdict, item_state=None, execution_status=None
+                    )
             else:
                 # Two clocks are never equal: without a least pause, a lease that the database
                 # still sees and this clock no longer does would be asked about in a hot loop.
@@ -97,13 +105,14 @@ class WorkItemWorkflow:
             work_id=item.work_id,
             deadline_ms=item.deadline_ms,
             as_of=workflow.now(),
+            family=item.family,
         )
-        handler = _HANDLERS[item.family]
+        run = _RUNS.get(item.family, RUN_WORK)
         within = timedelta(seconds=item.start_to_close_seconds)
         try:
             if item.deadline_ms <= FUSED_DEADLINE_MS_MAX:
                 result: RunResult = await workflow.execute_local_activity(
-                    handler,
+                    run,
                     request,
                     result_type=RunResult,
                     start_to_close_timeout=within,
@@ -111,7 +120,7 @@ class WorkItemWorkflow:
                 )
             else:
                 result = await workflow.execute_activity(
-                    handler,
+                    run,
                     request,
                     result_type=RunResult,
                     start_to_close_timeout=within,

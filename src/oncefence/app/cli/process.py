@@ -2,6 +2,9 @@
 
 import asyncio
 
+import typer
+
+from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.store import read_settings
 from oncefence.app.logs import configure_logs
 
@@ -12,7 +15,10 @@ def worker() -> None:
     from oncefence.app.worker import run_worker  # noqa: PLC0415
 
     configure_logs()
-    asyncio.run(run_worker(read_settings()))
+    drained = asyncio.run(run_worker(read_settings()))
+    if drained.left:
+        # Its last log line says of how many sends nobody here knows the end.
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 def serve() -> None:

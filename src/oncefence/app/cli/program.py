@@ -13,14 +13,19 @@ from oncefence.app.cli import (
     binding,
     catalog,
     demo,
+    dlq,
     doctor,
     link,
     migrate,
+    operator,
+    pauses,
     process,
     runtime,
     show,
     submit,
     up,
+    views,
+    work,
 )
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import note
@@ -50,7 +55,12 @@ app.add_typer(link.app, name="link")
 app.add_typer(catalog.app, name="catalog")
 app.command("submit")(submit.submit)
 app.command("show")(show.show)
-app.command("audit")(audit.audit)
+app.add_typer(audit.app, name="audit")
+pauses.add_to(work.app)
+app.add_typer(work.app, name="work")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(operator.app, name="operator")
+app.add_typer(views.app, name="views")
 app.command("doctor")(doctor.doctor)
 
 

@@ -1,9 +1,11 @@
 """`oncefence submit`: the lines of a file, handed over through a door (C582)."""
 
 import asyncio
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -172,7 +174,23 @@ async def _submit(url: str, credential: str, file: str) -> Submission:
     async with RuntimeClient(url, credential) as client:
         # Asked first: a wrong address or credential is one message and not one for each line.
         await client.scope()
-        return await hand_over_lines(client, read_handoff_file(file))
+        submitting = _Submitting(client)
+        try:
+            await submitting.run(read_handoff_file(file))
+        except asyncio.CancelledError:
+            _leave_at_once(submitting.submission)
+        return submitting.submission
+
+
+def _leave_at_once(done: Submission) -> NoReturn:
+    """After Ctrl-C: a thread may wait for standard input, and nothing can end that wait."""
+    note(
+        f"interrupted after {len(done.accepted)} accepted lines. Run the same command again: "
+        "what was accepted stays accepted"
+    )
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ExitCode.INTERRUPTED)
 
 
 def _document(done: Submission) -> dict[str, Any]:

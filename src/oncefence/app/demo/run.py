@@ -22,6 +22,7 @@ from oncefence.app.handoff_file import (
     RefusedLine,
     read_handoff_file,
 )
+from oncefence.app.local_operator import local_operator
 from oncefence.app.local_world import (
     LocalWorld,
     contacts_of,
@@ -93,7 +94,8 @@ def run_demo(
     stack.launch_worker()
     world = make_world(stack, example(BINDING))
     stack.await_worker()
-    stack.write_environment_file(world.credential)
+    operator = asyncio.run(local_operator(stack.folder, stack.database_url, world.org))
+    stack.write_environment_file(world.credential, operator)
     lines = sort_lines(world, file_lines)
     contacts = contacts_of([line.subject for line in lines.sound])
     board.places = {

@@ -1,69 +1,37 @@
 """Acceptance: one handoff key becomes one command, one execution and one WorkItem, or nothing."""
 
 import json
-from functools import lru_cache
-from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.catalog.freeze import FrozenRequest
-from oncefence.catalog.view import BoundOperation, IntegrationBindingView
+from oncefence.catalog.view import BoundOperation
 from oncefence.domain import ids
 from oncefence.domain.command import ExternalCommand, Handover, Receipt
-from oncefence.domain.errors import (
-    HandoffAlreadyRejected,
-    HandoffConflict,
-    NoSuchTarget,
-    ScopeRefused,
-)
-from oncefence.domain.handoff import Admission, EffectHandoffKey, payload_digest
+from oncefence.domain.errors import HandoffAlreadyRejected, ScopeRefused
+from oncefence.domain.handoff import Admission, payload_digest
 from oncefence.domain.ids import (
     BindingGenerationId,
     CommandId,
     LinkId,
-    OutboxId,
     PrincipalBindingId,
     ViewId,
 )
 from oncefence.domain.limits import Limits
 from oncefence.domain.remote_link import LinkPin
-from oncefence.storage import handoff_conflicts, handoffs
-from oncefence.storage.engine import one_statement, run_phase
+from oncefence.storage.driver_connection import AnyRow, DriverRow, driver_connection
+from oncefence.storage.engine import run_phase
 from oncefence.storage.frozen import seal_request
 from oncefence.storage.phases.authenticate import Caller
+from oncefence.storage.phases.find_admission import find_admission, receipt_of
+from oncefence.storage.phases.refuse_conflict import refuse_conflict
 from oncefence.storage.phases.refuse_scope import refuse_other_scope
+from oncefence.storage.phases.resolve_handoff import Admitted, resolve_handoff
 from oncefence.storage.sealing import KeyRing
 from oncefence.storage.sql_files import sql_file
 
 ACCEPT = text(sql_file("accept_handoff"))
-
-# Everything that acceptance relies on, in one read. Nothing of it is locked: the command pins
-# what it found, and the dispatch mark checks the pins under lock.
-CONTEXT = text(
-    """
-    SELECT v.view_id, v.digest AS view_digest, v.content AS view_content,
-           v.principal_binding, b.binding_id, b.provider, g.generation_id,
-           l.link_id, l.version AS link_version, l.state AS link_state, l.remote_id,
-           s.wrapped_key, s.key_id, s.ciphertext
-      FROM (VALUES (1)) AS one (row)
-      LEFT JOIN oncefence.binding_views AS v
-        ON v.org_id = :org AND v.installation = :installation AND :operation = ANY (v.operations)
-       AND v.revision = (SELECT max(n.revision) FROM oncefence.binding_views AS n
-                          WHERE n.org_id = v.org_id AND n.installation = v.installation
-                            AND n.name = v.name)
-      LEFT JOIN oncefence.principal_bindings AS b
-        ON b.org_id = v.org_id AND b.name = v.principal_binding
-      LEFT JOIN oncefence.binding_generations AS g
-        ON g.org_id = b.org_id AND g.binding_id = b.binding_id AND g.state = 'current'
-      LEFT JOIN oncefence.remote_links AS l
-        ON l.org_id = b.org_id AND l.binding_id = b.binding_id AND l.subject = :subject
-       AND l.local_object = v.local_objects[array_position(v.operations, :operation)]
-       AND l.state <> 'retired'
-      LEFT JOIN oncefence.staged_payloads AS s
-        ON s.org_id = :org AND s.payload_address = :address AND s.wrapped_key IS NOT NULL
-    """
-)
 
 
 async def accept_handoff(
@@ -82,26 +50,27 @@ async def accept_handoff(
         PayloadRefused: The payload cannot become the operation's request. Likewise.
     """
     await refuse_other_scope(engine, caller.scope, handover.key, verb="accept")
-    before = await find_admission(engine, handover.key)
-    if before is not None:
-        return await _repeated(engine, caller, handover, before)
-    operation, context, payload = await _resolve(engine, ring, caller, handover)
+    found = await resolve_handoff(engine, ring, caller, handover)
+    if isinstance(found, Admitted):
+        return await _repeated(engine, caller, handover, found.row)
+    operation, context, payload = found.operation, found.context, found.payload
     request = operation.freeze(payload, remote_id=context.remote_id)
     command = _command(handover, operation, context)
     values = {
         **_admission_values(caller, handover, limits.retention_days),
         **_command_values(command),
         **_request_values(ring, caller, command.command, request, payload),
+        "view_revision": context.view_revision,
         "completion_contract": json.dumps(operation.completion.model_dump(mode="json")),
     }
 
-    async def transaction() -> Row[Any]:
-        async with one_statement(engine).connect() as connection:
-            return (await connection.execute(ACCEPT, values)).one()
+    async def transaction() -> DriverRow:
+        async with driver_connection(engine) as connection:
+            return await connection.one(ACCEPT, values)
 
     written = await run_phase("accept_handoff", transaction)
     if written.admissions:
-        whole = (written.commands, written.sealed, written.items) == (1, 2, 1)
+        whole = (written.commands, written.sealed, written.work_items) == (1, 2, 1)
         assert whole, "acceptance is whole"
         return Receipt(
             admission=Admission.COMMAND_ACCEPTED,
@@ -121,73 +90,8 @@ async def accept_handoff(
     return await _repeated(engine, caller, handover, row)
 
 
-async def find_admission(engine: AsyncEngine, key: EffectHandoffKey) -> Row[Any] | None:
-    """The admission row of `key`, read without a lock."""
-
-    async def transaction() -> Row[Any] | None:
-        async with one_statement(engine).connect() as connection:
-            return await handoffs.find(connection, key)
-
-    return await run_phase("find_admission", transaction)
-
-
-def receipt_of(key: EffectHandoffKey, row: Row[Any], *, is_new: bool) -> Receipt:
-    """The receipt that an admission row stands for."""
-    if row.admission == Admission.HANDOFF_REJECTED:
-        return Receipt(
-            admission=Admission.HANDOFF_REJECTED,
-            key=key,
-            admitted_at=row.admitted_at,
-            is_new=is_new,
-            reason=row.reason,
-        )
-    command = CommandId(row.command_id)
-    return Receipt(
-        admission=Admission.COMMAND_ACCEPTED,
-        key=key,
-        admitted_at=row.admitted_at,
-        is_new=is_new,
-        command=command,
-        execution=ids.execution_id(command),
-        work=ids.dispatch_work_id(command, 1),
-    )
-
-
-async def refuse_conflict(
-    engine: AsyncEngine,
-    key: EffectHandoffKey,
-    row: Row[Any],
-    *,
-    verb: str,
-    outbox: OutboxId,
-    address: bytes,
-) -> None:
-    """
-    Compare a repeat with the admission that stands, and keep the conflict where they differ.
-
-    Raises:
-        HandoffConflict: They differ. The admission and its command are as they were.
-    """
-    field = None
-    if row.payload_address != address:
-        field = "payload digest"
-    elif row.outbox_id != outbox:
-        field = "outbox id"
-    if field is None:
-        return
-
-    async def transaction() -> None:
-        async with engine.begin() as connection:
-            await handoff_conflicts.add(
-                connection, key, field=field, verb=verb, outbox=outbox, address=address
-            )
-
-    await run_phase("record_conflict", transaction)
-    raise HandoffConflict(field=field)
-
-
 async def _repeated(
-    engine: AsyncEngine, caller: Caller, handover: Handover, row: Row[Any]
+    engine: AsyncEngine, caller: Caller, handover: Handover, row: AnyRow
 ) -> Receipt:
     await refuse_conflict(
         engine,
@@ -202,93 +106,7 @@ async def _repeated(
     return receipt_of(handover.key, row, is_new=False)
 
 
-async def _resolve(
-    engine: AsyncEngine, ring: KeyRing, caller: Caller, handover: Handover
-) -> tuple[BoundOperation, Row[Any], bytes]:
-    org = caller.scope.org
-    address = caller.org_key.address(handover.digest)
-
-    async def transaction() -> list[Row[Any]]:
-        async with one_statement(engine).connect() as connection:
-            found = await connection.execute(
-                CONTEXT,
-                {
-                    "org": org,
-                    "installation": caller.scope.installation,
-                    "operation": handover.operation,
-                    "subject": handover.subject,
-                    "address": address,
-                },
-            )
-            return list(found.all())
-
-    rows = await run_phase("resolve_handoff", transaction)
-    context = rows[0]
-    if len(rows) > 1:
-        raise NoSuchTarget(
-            kind="single view for operation",
-            name=handover.operation,
-            remedy="two published bindings of this installation offer it; rename one",
-        )
-    operation = _operation(handover, context)
-    operation.check_subject(handover.subject)
-    _refuse_missing(handover, operation, context)
-    key = ring.unwrap(context.wrapped_key, context.key_id, "staged", org, address.hex())
-    payload = key.open(context.ciphertext, "staged", org, address.hex())
-    assert payload_digest(payload) == handover.digest, "staged bytes are those of their digest"
-    return operation, context, payload
-
-
-def _operation(handover: Handover, context: Row[Any]) -> BoundOperation:
-    if context.view_id is None:
-        raise NoSuchTarget(
-            kind="operation",
-            name=handover.operation,
-            remedy="publish a binding that has it with `oncefence catalog publish`",
-        )
-    return _view(context.view_content).operation(handover.operation)
-
-
-@lru_cache(maxsize=256)
-def _view(content: str) -> IntegrationBindingView:
-    # By its text: a view is immutable, so the same text is the same view for ever.
-    return IntegrationBindingView.from_json(content)
-
-
-def _refuse_missing(handover: Handover, operation: BoundOperation, context: Row[Any]) -> None:
-    if context.generation_id is None:
-        raise NoSuchTarget(
-            kind="principal binding",
-            name=context.principal_binding,
-            remedy="make it with `oncefence binding add`",
-        )
-    if context.provider != operation.provider:
-        raise NoSuchTarget(
-            kind=f"principal binding for {operation.provider}",
-            name=context.principal_binding,
-            remedy=f"the binding of that name is for {context.provider}",
-        )
-    if context.link_id is None:
-        raise NoSuchTarget(
-            kind=f"link for {operation.local_object}",
-            name=handover.subject,
-            remedy="adopt the remote record with `oncefence link adopt`",
-        )
-    if context.link_state != "active":
-        raise NoSuchTarget(
-            kind=f"active link for {operation.local_object}",
-            name=handover.subject,
-            remedy=f"the link is {context.link_state}; repair it first",
-        )
-    if context.ciphertext is None:
-        raise NoSuchTarget(
-            kind="payload",
-            name=handover.digest,
-            remedy="put its bytes first: PUT /v1/payloads/{digest}",
-        )
-
-
-def _command(handover: Handover, operation: BoundOperation, context: Row[Any]) -> ExternalCommand:
+def _command(handover: Handover, operation: BoundOperation, context: DriverRow) -> ExternalCommand:
     lookup = operation.lookup
     return ExternalCommand(
         command=ids.command_id(str(handover.key)),
@@ -307,6 +125,8 @@ def _command(handover: Handover, operation: BoundOperation, context: Row[Any]) -
         deadline_ms=operation.total_deadline_ms,
         lookup_deadline_ms=lookup.total_deadline_ms if lookup is not None else None,
         is_sensitive=operation.sensitive,
+        keeps_source_order=operation.lanes.source != "none",
+        keeps_target_order=operation.lanes.target != "none",
     )
 
 

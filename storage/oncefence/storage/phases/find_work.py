@@ -1,4 +1,4 @@
-"""Reading what is due: for the sweep, and the successors that a finished item makes room for."""
+"""Reading what is due and stands still, for the sweep."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,64 +10,74 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.ids import OrgId, WorkId
 from oncefence.domain.limits import Limits
+from oncefence.storage.admission_window import (
+    IS_NUDGED,
+    LIVE,
+    MAY_BE_CLAIMED,
+    open_items,
+    window_values,
+)
 from oncefence.storage.engine import one_statement, run_phase
 
-# Heads of both lanes only, and nothing behind an attempt in doubt: the sweep nudges nothing
-# that `start_attempt` would refuse.
-_IS_FREE = """
-       NOT EXISTS (SELECT FROM oncefence.work_items AS o
-                    WHERE o.org_id = w.org_id AND o.state IN ('pending', 'processing', 'retry')
-                      AND o.source_lane = w.source_lane
-                      AND o.source_sequence < w.source_sequence)
-   AND NOT EXISTS (SELECT FROM oncefence.work_items AS o
-                    WHERE o.org_id = w.org_id AND o.state IN ('pending', 'processing', 'retry')
-                      AND o.target_lane = w.target_lane
-                      AND o.target_sequence < w.target_sequence)
-   AND NOT EXISTS (SELECT FROM oncefence.effect_attempts AS a
-                    WHERE a.org_id = w.org_id AND a.command_id <> w.command_id
-                      AND (a.source_lane = w.source_lane OR a.target_lane = w.target_lane)
-                      AND (a.outcome IS NULL OR (a.may_have_applied AND a.disposition IS NULL)))
-"""
+# From class to class along the index, then into each that has something due, for as many as its
+# window has room. So neither a backlog of one class nor finished work costs the others anything,
+# and of each class the first comes before the second of any.
 DUE = text(
     f"""
+    WITH RECURSIVE classes AS (
+        (SELECT w.org_id, w.queue_class FROM oncefence.work_items AS w
+          WHERE w.queue_class >= '' AND w.state IN {LIVE}
+          ORDER BY w.org_id, w.queue_class LIMIT 1)
+         UNION ALL
+        SELECT following.* FROM classes AS c CROSS JOIN LATERAL (
+            SELECT w.org_id, w.queue_class FROM oncefence.work_items AS w
+             WHERE w.queue_class >= '' AND w.state IN {LIVE}
+               AND (w.org_id, w.queue_class) > (c.org_id, c.queue_class)
+             ORDER BY w.org_id, w.queue_class LIMIT 1) AS following
+    ), waiting AS (
+        SELECT found.* FROM classes AS c
+         CROSS JOIN LATERAL (
+            SELECT 1 FROM oncefence.work_items AS w
+             WHERE w.org_id = c.org_id AND w.queue_class = c.queue_class
+               AND w.state IN ('pending', 'retry')
+               AND w.run_after <= statement_timestamp() - CAST(:grace AS interval)
+             LIMIT 1) AS something
+         CROSS JOIN LATERAL (
+            SELECT {open_items("c.org_id", "c.queue_class")} AS items) AS open
+         CROSS JOIN LATERAL (
+            SELECT w.org_id, w.work_id,
+                   row_number() OVER (ORDER BY w.run_after, w.work_id) AS place
+              FROM oncefence.work_items AS w
+              LEFT JOIN oncefence.work_nudges AS n
+                ON n.org_id = w.org_id AND n.work_id = w.work_id
+             WHERE w.org_id = c.org_id AND w.queue_class = c.queue_class
+               AND w.state IN ('pending', 'retry')
+               AND w.run_after <= statement_timestamp() - CAST(:grace AS interval)
+               AND ({IS_NUDGED}) IS NOT TRUE AND {MAY_BE_CLAIMED}
+             ORDER BY w.run_after, w.work_id
+             LIMIT greatest(0, :window - open.items)) AS found
+         UNION ALL
+        -- Held by nobody who lives: they have their place, and come first.
+        SELECT w.org_id, w.work_id, 0
+          FROM oncefence.work_items AS w
+          LEFT JOIN oncefence.work_nudges AS n ON n.org_id = w.org_id AND n.work_id = w.work_id
+         WHERE w.state = 'processing' AND w.lease_until <= statement_timestamp()
+           AND ({IS_NUDGED}) IS NOT TRUE
+           -- An attempt is settled as lost, and an item given up or cancelled, whatever holds the
+           -- next claim back.
+           AND (w.family = 'effect.dispatch' OR w.cancel_requested_at IS NOT NULL
+                OR w.claims_lost + 1 >= :claims_lost_max OR ({MAY_BE_CLAIMED}))
+    )
     SELECT w.org_id, w.work_id, w.family, w.deadline_ms, w.run_after, w.ownership_epoch,
            CASE WHEN n.run_after = w.run_after AND n.ownership_epoch = w.ownership_epoch
                 THEN n.nudges ELSE 0 END AS nudges
-      FROM oncefence.work_items AS w
+      FROM waiting AS f
+      JOIN oncefence.work_items AS w ON w.org_id = f.org_id AND w.work_id = f.work_id
       LEFT JOIN oncefence.work_nudges AS n ON n.org_id = w.org_id AND n.work_id = w.work_id
-     WHERE ((w.state IN ('pending', 'retry') AND w.run_after <= :due AND {_IS_FREE})
-            OR (w.state = 'processing' AND w.lease_until <= clock_timestamp()))
-       AND (n.work_id IS NULL OR n.next_nudge_at <= :now
-            OR (n.run_after, n.ownership_epoch)
-               IS DISTINCT FROM (w.run_after, w.ownership_epoch))
-     ORDER BY w.run_after, w.work_id
+     ORDER BY f.place, w.run_after, w.work_id
      LIMIT :page
        FOR UPDATE OF w SKIP LOCKED
-    """  # noqa: S608  # only the constant above is joined in
-)
-SUCCESSORS = text(
-    """
-    SELECT DISTINCT n.org_id, n.work_id, n.family, n.deadline_ms, n.run_after
-      FROM oncefence.work_items AS w
-      CROSS JOIN LATERAL (
-        (SELECT s.* FROM oncefence.work_items AS s
-          WHERE s.org_id = w.org_id AND s.source_lane = w.source_lane
-            AND s.state IN ('pending', 'retry') ORDER BY s.source_sequence LIMIT 1)
-        UNION
-        (SELECT t.* FROM oncefence.work_items AS t
-          WHERE t.org_id = w.org_id AND t.target_lane = w.target_lane
-            AND t.state IN ('pending', 'retry') ORDER BY t.target_sequence LIMIT 1)
-      ) AS n
-     WHERE w.org_id = :org AND n.work_id <> w.work_id
-       -- An array, so that each item is found by its key: an attempt names its dispatch item.
-       AND w.work_id = ANY (ARRAY(
-             SELECT CAST(:work AS uuid)
-              UNION
-             SELECT a.work_id FROM oncefence.work_items AS c
-               JOIN oncefence.effect_attempts AS a
-                 ON a.org_id = c.org_id AND a.command_id = c.command_id
-              WHERE c.org_id = :org AND c.work_id = :work))
-    """
+    """  # noqa: S608  # only constants are joined in
 )
 
 
@@ -80,11 +90,13 @@ class WorkRef:
     family: str
     deadline_ms: int
     run_after: datetime
+    is_ahead: bool = False
+    """Whoever made it knows by their own time that it is not due yet; no clock was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueWork:
-    """An overdue item, and how often it was nudged at its present due time and epoch."""
+    """A due item, and how often it was nudged before at its present due time and epoch."""
 
     ref: WorkRef
     ownership_epoch: int
@@ -92,9 +104,9 @@ class DueWork:
 
 
 def lookup_ref(
-    org: OrgId, work: UUID | None, deadline_ms: int, due: datetime | None
+    org: OrgId, work: UUID | None, deadline_ms: int, due: datetime | None, *, as_of: datetime
 ) -> WorkRef | None:
-    """The lookup item that a phase made, or None where it made none."""
+    """The lookup item that a phase made at `as_of`, or None where it made none."""
     if work is None or due is None:
         return None
     return WorkRef(
@@ -103,47 +115,12 @@ def lookup_ref(
         family="effect.lookup",
         deadline_ms=deadline_ms,
         run_after=due,
+        is_ahead=due > as_of,
     )
 
 
-async def find_due_work(engine: AsyncEngine, *, page: int, limits: Limits) -> list[DueWork]:
-    """
-    Items that are due and one grace past it, by the database's clock; a page of them.
-
-    An item that was nudged before at the same due time comes back after 2, 4, .. 60 minutes
-    (C390): what a nudge did not move, a second one at once would not move either.
-    """
-
-    async def transaction() -> list[DueWork]:
-        async with engine.begin() as connection:
-            now = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
-            grace = timedelta(seconds=limits.sweep_grace_scaled_seconds)
-            rows = await connection.execute(DUE, {"due": now - grace, "now": now, "page": page})
-            return [
-                DueWork(ref=_ref(row), ownership_epoch=row.ownership_epoch, nudges=row.nudges)
-                for row in rows.all()
-            ]
-
-    return await run_phase("find_due_work", transaction)
-
-
-async def find_successors(engine: AsyncEngine, org: OrgId, work: WorkId) -> list[WorkRef]:
-    """
-    The heads of the lanes that the command of `work` stood in.
-
-    Read after COMMIT, in a statement of its own: inside the settling transaction it would miss
-    an item that is being accepted at the same moment.
-    """
-
-    async def transaction() -> list[WorkRef]:
-        async with one_statement(engine).connect() as connection:
-            rows = await connection.execute(SUCCESSORS, {"org": org, "work": work})
-            return [_ref(row) for row in rows.all()]
-
-    return await run_phase("find_successors", transaction)
-
-
-def _ref(row: Row[Any]) -> WorkRef:
+def ref_of(row: Row[Any]) -> WorkRef:
+    """The item of a row that has these five columns."""
     return WorkRef(
         org=OrgId(row.org_id),
         work=WorkId(row.work_id),
@@ -151,3 +128,30 @@ def _ref(row: Row[Any]) -> WorkRef:
         deadline_ms=row.deadline_ms,
         run_after=row.run_after,
     )
+
+
+def due_work_of(row: Row[Any]) -> DueWork:
+    """The item of a row that has its epoch and its nudges too."""
+    return DueWork(ref=ref_of(row), ownership_epoch=row.ownership_epoch, nudges=row.nudges)
+
+
+async def find_due_work(engine: AsyncEngine, *, page: int, limits: Limits) -> list[DueWork]:
+    """
+    Items that are due and one grace past it, by the database's clock; a page of them.
+
+    Of each class only what its window has room for, and nothing that a claim would refuse
+    (C389). An item that was nudged before at the same due time comes back after 2, 4, ..
+    60 minutes (C390): what a nudge did not move, a second one at once would not move either.
+    """
+
+    values = window_values(limits) | {
+        "grace": timedelta(seconds=limits.sweep_grace_scaled_seconds),
+        "page": page,
+        "claims_lost_max": limits.claims_lost_max,
+    }
+
+    async def transaction() -> list[DueWork]:
+        async with one_statement(engine).connect() as connection:
+            return [due_work_of(row) for row in (await connection.execute(DUE, values)).all()]
+
+    return await run_phase("find_due_work", transaction)

@@ -112,7 +112,9 @@ async def record_evidence(
                 await work_items.bring_forward(connection, fence.org, WorkId(lookup.work_id), as_of)
                 return Recorded(
                     consequence=follows,
-                    wake=lookup_ref(fence.org, lookup.work_id, lookup.deadline_ms, as_of),
+                    wake=lookup_ref(
+                        fence.org, lookup.work_id, lookup.deadline_ms, as_of, as_of=as_of
+                    ),
                 )
             if follows is Consequence.CONTRADICTION:
                 await contradictions.add(

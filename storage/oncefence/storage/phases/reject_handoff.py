@@ -11,8 +11,9 @@ from oncefence.domain.ids import OutboxId, PayloadDigest
 from oncefence.domain.limits import Limits
 from oncefence.storage import handoffs
 from oncefence.storage.engine import run_phase
-from oncefence.storage.phases.accept_handoff import find_admission, receipt_of, refuse_conflict
 from oncefence.storage.phases.authenticate import Caller
+from oncefence.storage.phases.find_admission import find_admission, receipt_of
+from oncefence.storage.phases.refuse_conflict import refuse_conflict
 from oncefence.storage.phases.refuse_scope import refuse_other_scope
 
 

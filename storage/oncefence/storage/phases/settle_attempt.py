@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.effect import Outcome
@@ -14,7 +14,8 @@ from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
 from oncefence.domain.ids import AttemptId
 from oncefence.domain.limits import Limits
-from oncefence.storage.engine import one_statement, run_phase
+from oncefence.storage.driver_connection import DriverRow, driver_connection
+from oncefence.storage.engine import run_phase
 from oncefence.storage.phases.find_work import WorkRef, lookup_ref
 
 SETTLE = text(
@@ -66,9 +67,9 @@ async def settle_attempt(
         StoreUnavailable: Ask again: it may be settled.
     """
 
-    async def transaction() -> Row[Any]:
-        async with one_statement(engine).connect() as connection:
-            found = await connection.execute(
+    async def transaction() -> DriverRow:
+        async with driver_connection(engine) as connection:
+            return await connection.one(
                 SETTLE,
                 {
                     "org": fence.org,
@@ -84,12 +85,14 @@ async def settle_attempt(
                     "phases": json.dumps(dict(end.phases)),
                     "answer": end.sealed_answer,
                     "as_of": as_of,
-                    "run_after": as_of + timedelta(seconds=end.retry_after_seconds),
+                    "run_after": as_of
+                    + timedelta(
+                        seconds=max(end.retry_after_seconds, limits.retry_spacing_scaled_seconds)
+                    ),
                     "attempts_max": limits.attempts_max,
                     "first_lookup_at": as_of + timedelta(seconds=limits.first_lookup_seconds),
                 },
             )
-            return found.one()
 
     row = await run_phase("settle_attempt", transaction)
     if row.verdict == "fence_lost":
@@ -98,6 +101,8 @@ async def settle_attempt(
         item_state=row.item_state,
         execution_status=row.execution_status,
         failure_class=row.failure_class,
-        lookup=lookup_ref(fence.org, row.lookup_work_id, row.lookup_deadline_ms, row.next_due),
+        lookup=lookup_ref(
+            fence.org, row.lookup_work_id, row.lookup_deadline_ms, row.next_due, as_of=as_of
+        ),
         next_due=row.next_due,
     )

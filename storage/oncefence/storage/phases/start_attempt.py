@@ -7,14 +7,13 @@ the mark later ever does.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.catalog.freeze import FrozenRequest
+from oncefence.domain.claim import ENGINE_CAPABILITY, ClaimVerdict
 from oncefence.domain.fence import Fence
 from oncefence.domain.ids import (
     AttemptId,
@@ -28,51 +27,17 @@ from oncefence.domain.ids import (
 )
 from oncefence.domain.limits import Limits
 from oncefence.domain.redaction import Secret
-from oncefence.storage.engine import one_statement, run_phase
+from oncefence.storage.claims import NotStarted
+from oncefence.storage.driver_connection import AnyRow, DriverRow, driver_connection
+from oncefence.storage.engine import run_phase
 from oncefence.storage.frozen import open_request
-from oncefence.storage.phases.find_work import WorkRef, lookup_ref
+from oncefence.storage.phases.find_work import lookup_ref
 from oncefence.storage.sealing import DataKey, KeyRing
 
-ENGINE_CAPABILITY = 1
-"""What this version of the engine can run; an item may ask for more and then waits for it."""
-
 START = text(
-    "SELECT * FROM oncefence.start_attempt_v1(:org, :work, :as_of, :owner, :token,"
-    " :lease_margin, :claims_lost_max, :engine_capability, :may_start)"
+    "SELECT * FROM oncefence.start_attempt_v2(:org, :work, :as_of, :owner, :token,"
+    " :lease_margin, :claims_lost_max, :engine_capability, :ramp_claims_max, :may_start)"
 )
-
-
-class StartVerdict(StrEnum):
-    """Why nothing was started."""
-
-    NO_SUCH_ITEM = "no_such_item"
-    FINISHED = "finished"
-    NOT_DUE = "not_due"
-    IN_FLIGHT = "in_flight"
-    """Somebody holds it; `until` is the end of the lease, in real time."""
-
-    ATTEMPT_LOST = "attempt_lost"
-    """An attempt is open and its lease has ended: it is to be settled as lost."""
-
-    NOT_MARKED = "not_marked"
-    """Asked only whether the caller's own mark stands, and it does not."""
-
-    LANE_BLOCKED = "lane_blocked"
-    NEEDS_NEWER_ENGINE = "needs_newer_engine"
-    CANNOT_PROCEED = "cannot_proceed"
-    """What the command relies on is gone; both lifecycles were ended in this transaction."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotStarted:
-    """Nothing was marked and nothing may be sent."""
-
-    verdict: StartVerdict
-    until: datetime | None
-    failure_class: str | None = None
-    execution_status: str | None = None
-    lookup: WorkRef | None = None
-    """The lookup item that was made in this transaction, if one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +58,7 @@ class Started:
     deadline_ms: int
     lease_until: datetime
     idempotency_key: str | None
-    sealed: Row[Any] = field(repr=False)
+    sealed: AnyRow = field(repr=False)
     """The sealed request and token. They are opened after the mark, by `unseal`: a key that is
     missing then leaves a marked attempt that sent nothing, and its starter says so."""
 
@@ -128,9 +93,9 @@ async def start_attempt(
         StoreUnavailable: Ask again with the same token: the mark may stand.
     """
 
-    async def transaction() -> Row[Any]:
-        async with one_statement(engine).connect() as connection:
-            found = await connection.execute(
+    async def transaction() -> DriverRow:
+        async with driver_connection(engine) as connection:
+            return await connection.one(
                 START,
                 {
                     "org": org,
@@ -141,19 +106,21 @@ async def start_attempt(
                     "lease_margin": timedelta(seconds=limits.lease_margin_scaled_seconds),
                     "claims_lost_max": limits.claims_lost_max,
                     "engine_capability": ENGINE_CAPABILITY,
+                    "ramp_claims_max": limits.admission_window,
                     "may_start": may_start,
                 },
             )
-            return found.one()
 
     row = await run_phase("start_attempt", transaction)
     if row.verdict != "started":
         return NotStarted(
-            verdict=StartVerdict(row.verdict),
+            verdict=ClaimVerdict(row.verdict),
             until=row.until,
             failure_class=row.failure_class,
             execution_status=row.execution_status,
-            lookup=lookup_ref(org, row.lookup_work_id, row.lookup_deadline_ms, row.until),
+            lookup=lookup_ref(
+                org, row.lookup_work_id, row.lookup_deadline_ms, row.until, as_of=as_of
+            ),
         )
     return Started(
         fence=Fence(org=org, work=work, token=token, epoch=row.epoch),
@@ -192,7 +159,7 @@ def unseal(ring: KeyRing, started: Started) -> Unsealed:
     )
 
 
-def open_token(ring: KeyRing, org: OrgId, row: Row[Any]) -> Secret:
+def open_token(ring: KeyRing, org: OrgId, row: AnyRow) -> Secret:
     """The access token of the generation and version that `row` names."""
     generation = BindingGenerationId(row.generation_id)
     key = ring.unwrap(

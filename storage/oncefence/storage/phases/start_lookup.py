@@ -1,7 +1,7 @@
 """Claiming a lookup item, with all that the read needs."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from oncefence.catalog.freeze import FrozenRequest
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.evidence import EvidenceKind
 from oncefence.domain.fence import Fence
@@ -25,11 +26,13 @@ from oncefence.domain.limits import Limits
 from oncefence.domain.redaction import Secret
 from oncefence.storage import executions, lookups, work_items
 from oncefence.storage.attempt_evidence import OF_ATTEMPT
+from oncefence.storage.claims import Lost, NotStarted, claim
 from oncefence.storage.engine import run_phase
 from oncefence.storage.frozen import open_request
-from oncefence.storage.phases.start_attempt import NotStarted, StartVerdict, open_token
+from oncefence.storage.phases.start_attempt import open_token
 from oncefence.storage.sealing import KeyRing
 
+_NO_CEILING = 2**31 - 1
 CONTEXT = text(
     """
     SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.operation, c.provider,
@@ -139,6 +142,7 @@ async def start_lookup(
     owner: UUID,
     token: LeaseToken,
     limits: Limits,
+    may_claim: bool = True,
 ) -> LookupStarted | NotStarted:
     """
     Claim the lookup item, or say why not.
@@ -151,33 +155,31 @@ async def start_lookup(
     async def transaction() -> LookupStarted | NotStarted:
         async with engine.begin() as connection:
             item = await work_items.lock(connection, org, work)
-            refusal = await _refusal(connection, item, org, work, as_of=as_of, token=token)
-            if refusal is not None:
-                return refusal
-            assert item is not None, "a missing item is a refusal"
-            found = await connection.execute(
+            if item is None:
+                return NotStarted(verdict=ClaimVerdict.NO_SUCH_ITEM, until=None)
+            rows = await connection.execute(
                 OF_ATTEMPT, {"of_org": org, "of_attempt": item.attempt_id}
             )
-            words = tuple(_late_word(row) for row in found.all())
-            is_reclaim = item.state == "processing" and item.lease_token != token
-            is_spent = is_reclaim and item.claims_lost + 1 >= limits.claims_lost_max
-            if is_spent and not words:
-                return await _give_up(connection, item)
-            fence = Fence(org=org, work=work, token=token, epoch=item.ownership_epoch)
-            if item.lease_token != token:
-                fence = await work_items.claim(
-                    connection,
-                    item,
-                    owner=owner,
-                    token=token,
-                    lease=timedelta(
-                        seconds=item.deadline_ms / 1000 + limits.lease_margin_scaled_seconds
-                    ),
-                    is_reclaim=is_reclaim,
-                )
+            words = tuple(_late_word(row) for row in rows.all())
+            found = await claim(
+                connection,
+                org,
+                work,
+                as_of=as_of,
+                owner=owner,
+                token=token,
+                limits=limits,
+                may_claim=may_claim,
+                # The starter's own word settles it whatever became of those who looked.
+                claims_lost_max=_NO_CEILING if words else None,
+            )
+            if isinstance(found, NotStarted):
+                return found
+            if isinstance(found, Lost):
+                return await _give_up(connection, item, found.fence)
             context = await connection.execute(CONTEXT, {"org": org, "attempt": item.attempt_id})
             return _started(
-                fence,
+                found,
                 item,
                 context.one(),
                 tries_spent=await lookups.tries_spent(connection, org, work),
@@ -187,42 +189,17 @@ async def start_lookup(
     return await run_phase("start_lookup", transaction)
 
 
-async def _refusal(
-    connection: AsyncConnection,
-    item: Row[Any] | None,
-    org: OrgId,
-    work: WorkId,
-    *,
-    as_of: datetime,
-    token: LeaseToken,
-) -> NotStarted | None:
-    if item is None:
-        return NotStarted(verdict=StartVerdict.NO_SUCH_ITEM, until=None)
-    if item.state == "processing":
-        if item.lease_token == token:
-            return None
-        if await work_items.is_lease_live(connection, org, work):
-            return NotStarted(verdict=StartVerdict.IN_FLIGHT, until=item.lease_until)
-        return None
-    if item.state not in ("pending", "retry"):
-        return NotStarted(verdict=StartVerdict.FINISHED, until=None)
-    if item.run_after > as_of:
-        return NotStarted(verdict=StartVerdict.NOT_DUE, until=item.run_after)
-    return None
-
-
-async def _give_up(connection: AsyncConnection, item: Row[Any]) -> NotStarted:
+async def _give_up(connection: AsyncConnection, item: Row[Any], lost: Fence) -> NotStarted:
     execution = await executions.lock(
         connection, OrgId(item.org_id), ExecutionId(item.execution_id)
     )
-    found = Fence(
-        org=OrgId(item.org_id),
-        work=WorkId(item.work_id),
-        token=LeaseToken(item.lease_token),
-        epoch=item.ownership_epoch,
-    )
     await work_items.leave(
-        connection, found, target="dead", trigger="give_up", failure_class="poison"
+        connection,
+        lost,
+        target="dead",
+        trigger="give_up",
+        failure_class="poison",
+        is_by_expiry=True,
     )
     await executions.move(
         connection,
@@ -232,7 +209,7 @@ async def _give_up(connection: AsyncConnection, item: Row[Any]) -> NotStarted:
         failure_class="poison",
     )
     return NotStarted(
-        verdict=StartVerdict.CANNOT_PROCEED,
+        verdict=ClaimVerdict.CANNOT_PROCEED,
         until=None,
         failure_class="poison",
         execution_status="needs_attention",

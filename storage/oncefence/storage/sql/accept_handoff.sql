@@ -14,13 +14,15 @@ WITH admitted AS (
     INSERT INTO oncefence.lanes AS l (org_id, lane_key, sequence)
     SELECT a.org_id, k.lane_key, 1
       FROM admitted AS a, unnest(ARRAY[:source_lane, :target_lane]::text[]) AS k (lane_key)
+     WHERE k.lane_key IS NOT NULL
      ORDER BY k.lane_key
     ON CONFLICT (org_id, lane_key) DO UPDATE SET sequence = l.sequence + 1
     RETURNING l.org_id, l.lane_key, l.sequence
 ), places AS (
-    SELECT s.org_id, s.sequence AS source_sequence, t.sequence AS target_sequence
-      FROM drawn AS s JOIN drawn AS t ON t.org_id = s.org_id
-     WHERE s.lane_key = :source_lane AND t.lane_key = :target_lane
+    SELECT a.org_id, s.sequence AS source_sequence, t.sequence AS target_sequence
+      FROM admitted AS a
+      LEFT JOIN drawn AS s ON s.lane_key = :source_lane
+      LEFT JOIN drawn AS t ON t.lane_key = :target_lane
 ), command AS (
     INSERT INTO oncefence.commands (org_id, command_id, handoff_key, outbox_id, operation, subject,
         provider, endpoint_class, view_id, view_digest, binding_id, generation_id, link_id,
@@ -52,11 +54,11 @@ WITH admitted AS (
     RETURNING org_id, execution_id
 ), item AS (
     INSERT INTO oncefence.work_items (org_id, work_id, family, subject_kind, subject_id,
-        command_id, execution_id, installation, view_id, view_digest, queue_class, deadline_ms,
-        source_lane, source_sequence, target_lane, target_sequence, state, via, run_after)
+        command_id, execution_id, installation, view_id, view_digest, view_revision, definition,
+        provider, binding_id, queue_class, deadline_ms, source_lane, source_sequence, target_lane, target_sequence, state, via, run_after)
     SELECT e.org_id, :work_id, 'effect.dispatch', 'command', CAST(:command_id AS uuid)::text,
-        :command_id, e.execution_id, :installation, :view_id, :view_digest, :endpoint_class,
-        :deadline_ms, :source_lane, p.source_sequence, :target_lane, p.target_sequence,
+        :command_id, e.execution_id, :installation, :view_id, :view_digest, :view_revision,
+        :operation, :provider, :binding_id, :endpoint_class, :deadline_ms, :source_lane, p.source_sequence, :target_lane, p.target_sequence,
         -- Workflow time comes in whole milliseconds, cut off: a due time with more digits
         -- would look as if it were still ahead.
         'pending', 'create', date_trunc('milliseconds', clock_timestamp())
@@ -68,4 +70,4 @@ SELECT (SELECT admitted_at FROM admitted) AS admitted_at,
        (SELECT count(*) FROM admitted) AS admissions,
        (SELECT count(*) FROM command) AS commands,
        (SELECT count(*) FROM sealed) AS sealed,
-       (SELECT count(*) FROM item) AS items
+       (SELECT count(*) FROM item) AS work_items

@@ -1,0 +1,245 @@
+-- Claim, locks, checks and the dispatch mark in one transaction and one trip.
+-- Lock order: item, execution, link, generation. Lock first, then decide: each decision is a
+-- statement of its own after the lock, so it reads what the lock's last holder wrote.
+CREATE FUNCTION start_attempt_v2(
+    p_org text, p_work uuid, p_as_of timestamptz, p_owner uuid, p_token uuid,
+    p_lease_margin interval, p_claims_lost_max integer, p_engine_capability integer,
+    p_ramp_claims_max integer, p_may_start boolean,
+    OUT verdict text, OUT until timestamptz, OUT failure_class text, OUT execution_status text,
+    OUT attempt_id uuid, OUT epoch bigint, OUT ordinal integer, OUT command_id uuid,
+    OUT execution_id uuid, OUT view_id uuid, OUT view_digest text, OUT operation text,
+    OUT provider text, OUT base_url text, OUT is_local boolean, OUT remote_id text,
+    OUT deadline_ms integer, OUT started_at timestamptz, OUT request_ciphertext bytea,
+    OUT request_wrapped_key bytea, OUT request_key_id text, OUT generation_id uuid,
+    OUT binding_id uuid, OUT token_version integer, OUT token_ciphertext bytea,
+    OUT token_wrapped_key bytea, OUT token_key_id text, OUT idempotency_key text, OUT lookup_work_id uuid,
+    OUT lookup_deadline_ms integer
+)
+LANGUAGE plpgsql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
+DECLARE
+    item work_items;
+    execution executions;
+    command commands;
+    link remote_links;
+    generation binding_generations;
+    attempt effect_attempts;
+    is_reclaim boolean := false;
+    is_resumed boolean := false;
+    obstacle text;
+    doubted boolean;
+BEGIN
+    SELECT * INTO item FROM work_items AS w
+     WHERE w.org_id = p_org AND w.work_id = p_work FOR UPDATE;
+    IF NOT FOUND THEN
+        verdict := 'no_such_item';
+        RETURN;
+    END IF;
+    IF item.state = 'processing' THEN
+        SELECT * INTO attempt FROM effect_attempts AS a
+         WHERE a.org_id = p_org AND a.work_id = p_work
+           AND a.started_at IS NOT NULL AND a.settled_at IS NULL;
+        IF FOUND AND item.lease_token = p_token AND attempt.lease_token = p_token THEN
+            -- The answer to this very claim's COMMIT was lost: the mark is ours and stands.
+            is_resumed := true;
+        ELSIF FOUND THEN
+            -- Whoever finds an attempt started and unsettled never sends. Until its lease ends
+            -- the starter may still settle it; after that anyone settles it as lost.
+            verdict := CASE WHEN item.lease_until > clock_timestamp()
+                            THEN 'in_flight' ELSE 'attempt_lost' END;
+            until := item.lease_until;
+            attempt_id := attempt.attempt_id;
+            RETURN;
+        ELSIF item.lease_until > clock_timestamp() THEN
+            verdict := 'in_flight';
+            until := item.lease_until;
+            RETURN;
+        ELSE
+            is_reclaim := true;
+        END IF;
+    ELSIF item.state NOT IN ('pending', 'retry') THEN
+        verdict := 'finished';
+        RETURN;
+    ELSIF item.run_after > p_as_of THEN
+        verdict := 'not_due';
+        until := item.run_after;
+        RETURN;
+    END IF;
+    IF NOT is_resumed AND NOT p_may_start THEN
+        -- The caller's deadline has passed; it only asks whether the mark is its own.
+        verdict := 'not_marked';
+        RETURN;
+    END IF;
+    SELECT * INTO command FROM commands AS c
+     WHERE c.org_id = p_org AND c.command_id = item.command_id;
+    IF NOT is_resumed THEN
+        SELECT o.obstacle, o.until INTO verdict, until
+          FROM obstacle_to_claim(item, p_engine_capability, p_ramp_claims_max) AS o;
+        IF verdict IS NOT NULL THEN
+            RETURN;
+        END IF;
+
+        SELECT * INTO execution FROM executions AS e
+         WHERE e.org_id = p_org AND e.execution_id = item.execution_id FOR UPDATE;
+        IF execution.status NOT IN ('accepted', 'retrying') THEN
+            RAISE EXCEPTION 'work item %: waits, but its execution is %', p_work, execution.status
+                USING ERRCODE = 'OF040';
+        END IF;
+        SELECT * INTO link FROM remote_links AS l
+         WHERE l.org_id = p_org AND l.link_id = command.link_id FOR SHARE;
+        SELECT * INTO generation FROM binding_generations AS g
+         WHERE g.org_id = p_org AND g.generation_id = command.generation_id FOR SHARE;
+
+        IF link.state <> 'active' OR link.version <> command.link_version THEN
+            obstacle := 'link_changed';
+        ELSIF generation.state <> 'current' THEN
+            obstacle := 'binding_generation_stale';
+        ELSIF is_reclaim AND item.claims_lost + 1 >= p_claims_lost_max THEN
+            obstacle := 'poison';
+        ELSIF execution.attempt > 0 AND EXISTS (
+                SELECT FROM contradictions AS c
+                 WHERE c.org_id = p_org AND c.execution_id = execution.execution_id) THEN
+            -- Something says that an earlier attempt did what it is proven not to have done. A
+            -- person finds it in its queue, and nothing is added to it.
+            obstacle := 'contradicted';
+        END IF;
+        doubted := newest_doubt(p_org, command.command_id) IS NOT NULL;
+        IF obstacle IS NULL AND doubted AND NOT (
+                command.idempotency_key IS NOT NULL
+                AND p_as_of + make_interval(secs => command.deadline_ms / 1000.0) < (
+                    SELECT min(a.started_as_of) FROM effect_attempts AS a
+                     WHERE a.org_id = p_org AND a.command_id = command.command_id)
+                    + make_interval(secs => command.replay_window_seconds)) THEN
+            obstacle := 'outcome_unknown';
+        END IF;
+        IF obstacle IS NOT NULL THEN
+            -- Nothing is sent any more. What was never sent fails; what may have been is looked up.
+            UPDATE work_items AS w
+               SET state = CASE WHEN is_reclaim THEN 'dead' ELSE 'cancelled' END,
+                   via = CASE WHEN is_reclaim THEN 'give_up' ELSE 'cancel' END,
+                   lease_owner = NULL, lease_token = NULL, lease_until = NULL,
+                   failure_class = obstacle, changed_at = clock_timestamp(),
+                   claims_lost = w.claims_lost + is_reclaim::integer
+             WHERE w.org_id = p_org AND w.work_id = p_work;
+            UPDATE executions AS e
+               SET status = CASE WHEN doubted THEN 'unknown' ELSE 'failed' END,
+                   via = CASE WHEN doubted THEN 'safety_ended' ELSE 'cannot_proceed' END,
+                   failure_class = obstacle, changed_at = clock_timestamp(),
+                   settlements = e.settlements + (NOT doubted)::integer,
+                   settled_by = CASE WHEN NOT doubted THEN 'worker' END
+             WHERE e.org_id = p_org AND e.execution_id = execution.execution_id
+            RETURNING e.status INTO execution_status;
+            IF doubted THEN
+                attempt_id := newest_doubt(p_org, command.command_id);
+                lookup_deadline_ms := coalesce(command.lookup_deadline_ms, command.deadline_ms);
+                lookup_work_id := add_lookup_item(p_org, p_work, attempt_id, p_as_of);
+                until := p_as_of;
+            ELSE
+                PERFORM add_completion(p_org, execution.execution_id);
+            END IF;
+            verdict := 'cannot_proceed';
+            failure_class := obstacle;
+            command_id := command.command_id;
+            execution_id := execution.execution_id;
+            RETURN;
+        END IF;
+
+        epoch := take_claim(item, p_owner, p_token,
+            make_interval(secs => command.deadline_ms / 1000.0) + p_lease_margin, is_reclaim, true);
+        IF epoch IS NULL THEN
+            verdict := 'lane_blocked';
+            RETURN;
+        END IF;
+        attempt_id := derived_id(p_work || ':attempt:' || item.attempt + 1);
+        started_at := clock_timestamp();
+        UPDATE effect_attempts AS a SET superseded_by = start_attempt_v2.attempt_id
+         WHERE a.org_id = p_org AND a.command_id = command.command_id
+           AND a.may_have_applied AND a.disposition IS NULL AND a.superseded_by IS NULL;
+        INSERT INTO effect_attempts (org_id, attempt_id, command_id, execution_id, work_id, ordinal,
+            source_lane, target_lane, method, relative_target, safe_headers, body_address,
+            idempotency_key, lease_token, ownership_epoch, lease_owner, generation_id, token_version,
+            link_id, link_version, validation, quota, prepared_at, started_at, started_as_of,
+            deadline_ms)
+        VALUES (p_org, start_attempt_v2.attempt_id, command.command_id, execution.execution_id, p_work,
+            execution.attempt + 1, item.source_lane, item.target_lane, command.request_method,
+            command.request_target, command.request_headers, command.request_body_address,
+            command.idempotency_key, p_token, item.ownership_epoch + 1, p_owner,
+            generation.generation_id, generation.token_version, link.link_id, link.version,
+            jsonb_build_object('link_version', link.version, 'generation', generation.ordinal,
+                               'lanes', 'free', 'execution', execution.status),
+            '[]'::jsonb, start_attempt_v2.started_at, start_attempt_v2.started_at, p_as_of,
+            command.deadline_ms);
+        UPDATE executions AS e
+           SET status = 'running', attempt = e.attempt + 1, changed_at = clock_timestamp(),
+               via = CASE e.status WHEN 'accepted' THEN 'begin_delivery' ELSE 'begin_retry' END
+         WHERE e.org_id = p_org AND e.execution_id = execution.execution_id
+           AND e.status = execution.status AND e.attempt = execution.attempt;
+
+        SELECT * INTO attempt FROM effect_attempts AS a
+         WHERE a.org_id = p_org AND a.attempt_id = start_attempt_v2.attempt_id;
+    END IF;
+
+    verdict := 'started';
+    attempt_id := attempt.attempt_id;
+    epoch := attempt.ownership_epoch;
+    ordinal := attempt.ordinal;
+    started_at := attempt.started_at;
+    execution_id := attempt.execution_id;
+    execution_status := 'running';
+    command_id := command.command_id;
+    view_id := command.view_id;
+    view_digest := command.view_digest;
+    operation := command.operation;
+    provider := command.provider;
+    remote_id := command.remote_id;
+    deadline_ms := command.deadline_ms;
+    idempotency_key := command.idempotency_key;
+    binding_id := command.binding_id;
+    generation_id := attempt.generation_id;
+    token_version := attempt.token_version;
+    SELECT w.lease_until INTO until FROM work_items AS w
+     WHERE w.org_id = p_org AND w.work_id = p_work;
+    SELECT g.wrapped_key, g.key_id, t.ciphertext
+      INTO token_wrapped_key, token_key_id, token_ciphertext
+      FROM binding_generations AS g
+      JOIN token_versions AS t ON t.org_id = g.org_id AND t.generation_id = g.generation_id
+     WHERE g.org_id = p_org AND g.generation_id = attempt.generation_id
+       AND t.version = attempt.token_version;
+    SELECT b.base_url, b.is_local INTO base_url, is_local FROM principal_bindings AS b
+     WHERE b.org_id = p_org AND b.binding_id = command.binding_id;
+    SELECT s.ciphertext, k.wrapped_key, k.key_id
+      INTO request_ciphertext, request_wrapped_key, request_key_id
+      FROM sealed_payloads AS s
+      JOIN execution_keys AS k ON k.org_id = s.org_id AND k.execution_id = s.execution_id
+     WHERE s.org_id = p_org AND s.execution_id = attempt.execution_id
+       AND s.kind = 'request' AND s.ordinal = 1;
+END $$;
+GRANT EXECUTE ON FUNCTION start_attempt_v2 TO oncefence_app;
+
+-- What workers of the version before call, while a deployment rolls: the same, so that a pause
+-- holds for them too. They know no pause, and wait for it as they wait for a lane.
+CREATE OR REPLACE FUNCTION start_attempt_v1(
+    p_org text, p_work uuid, p_as_of timestamptz, p_owner uuid, p_token uuid,
+    p_lease_margin interval, p_claims_lost_max integer, p_engine_capability integer,
+    p_may_start boolean,
+    OUT verdict text, OUT until timestamptz, OUT failure_class text, OUT execution_status text,
+    OUT attempt_id uuid, OUT epoch bigint, OUT ordinal integer, OUT command_id uuid,
+    OUT execution_id uuid, OUT view_id uuid, OUT view_digest text, OUT operation text,
+    OUT provider text, OUT base_url text, OUT is_local boolean, OUT remote_id text,
+    OUT deadline_ms integer, OUT started_at timestamptz, OUT request_ciphertext bytea,
+    OUT request_wrapped_key bytea, OUT request_key_id text, OUT generation_id uuid,
+    OUT binding_id uuid, OUT token_version integer, OUT token_ciphertext bytea,
+    OUT token_wrapped_key bytea, OUT token_key_id text, OUT idempotency_key text, OUT lookup_work_id uuid,
+    OUT lookup_deadline_ms integer
+)
+LANGUAGE sql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
+    SELECT
+           CASE WHEN s.verdict IN ('paused', 'slow_start') THEN 'lane_blocked' ELSE s.verdict END,
+           s.until, s.failure_class, s.execution_status, s.attempt_id, s.epoch, s.ordinal,
+           s.command_id, s.execution_id, s.view_id, s.view_digest, s.operation, s.provider,
+           s.base_url, s.is_local, s.remote_id, s.deadline_ms, s.started_at,
+           s.request_ciphertext, s.request_wrapped_key, s.request_key_id, s.generation_id,
+           s.binding_id, s.token_version, s.token_ciphertext, s.token_wrapped_key,
+           s.token_key_id, s.idempotency_key, s.lookup_work_id, s.lookup_deadline_ms
+      FROM start_attempt_v2(p_org, p_work, p_as_of, p_owner, p_token, p_lease_margin,
+               p_claims_lost_max, p_engine_capability, 32, p_may_start) AS s
+$$;
