@@ -70,8 +70,8 @@ CREATE INDEX target_lane_ended ON work_items (org_id, target_lane, target_sequen
       AND state IN ('succeeded', 'skipped', 'dead', 'cancelled', 'awaiting_legacy_outcome',
                     'legacy_outcome_unknown', 'reconciled_legacy_terminal');
 
--- As before, but likewise; and with an order of their own, by which the two are told apart from
--- every other index of an attempt.
+-- As before, but likewise each for statements that name its lane; and with an order, by which
+-- `lanes_are_free` asks for them.
 DROP INDEX lane_held, source_lane_in_doubt, target_lane_in_doubt;
 CREATE UNIQUE INDEX lane_held ON effect_attempts (org_id, target_lane)
     WHERE target_lane IS NOT NULL
