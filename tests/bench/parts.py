@@ -11,7 +11,7 @@ from unittest.mock import patch
 import httpx
 from sqlalchemy import event
 
-from oncefence.activities import attempt
+from oncefence.activities import attempt, waking
 from oncefence.storage.driver_connection import DriverConnection
 from oncefence.storage.engine import Store
 from oncefence.storage.phases.accept_handoff import accept_handoff
@@ -22,6 +22,7 @@ Verb = Callable[..., Awaitable[Any]]
 
 ACCEPT_SQL: Final = "accept: SQL"
 ACCEPT_WORK: Final = "accept: read the view, freeze, seal"
+ROOM: Final = "is there room: SQL"
 TO_THE_ATTEMPT: Final = "Temporal: start, and on to the activity"
 MARK: Final = "mark: SQL"
 OPEN: Final = "open request and token"
@@ -81,17 +82,18 @@ async def effect_laps(side: Side, engine: Store, *, tries: int) -> Laps:
     """The laps of `tries` effects, one at a time."""
     laps = Laps()
     verbs = {
-        "start_attempt": (TO_THE_ATTEMPT, MARK),
-        "http_once": (OPEN, HTTP),
-        "settle_attempt": (READ, SETTLE),
-        "find_successors": (SUCCESSORS, SUCCESSORS),
+        (waking, "find_room"): (ACCEPT_WORK, ROOM),
+        (attempt, "start_attempt"): (TO_THE_ATTEMPT, MARK),
+        (attempt, "http_once"): (OPEN, HTTP),
+        (attempt, "settle_attempt"): (READ, SETTLE),
+        (waking, "find_successors"): (SUCCESSORS, SUCCESSORS),
     }
     with ExitStack() as stack:
         accept = _with_statements(laps, engine, accept_handoff)
         stack.enter_context(patch.object(sides, "accept_handoff", accept))
-        for verb, (before, itself) in verbs.items():
-            timed = _timed(laps, getattr(attempt, verb), before, itself)
-            stack.enter_context(patch.object(attempt, verb, timed))
+        for (module, verb), (before, itself) in verbs.items():
+            timed = _timed(laps, getattr(module, verb), before, itself)
+            stack.enter_context(patch.object(module, verb, timed))
         stack.enter_context(_watching(engine, before=laps.count_statement, after=_nothing))
         await _lapped(laps, side, tries)
     return laps

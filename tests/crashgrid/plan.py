@@ -35,9 +35,7 @@ from tests.crashgrid.points import (
 )
 from tests.support.dialect import Form
 
-CORE = points_of(
-    *DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *KIN_VERBS[1:], *CALLS
-)
+CORE = points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *CALLS)
 """Where the promise is kept or broken: the mark, the sends, and every settling."""
 
 FAULTS_HERE = tuple(fault for fault in Fault if fault is not Fault.REFUSE)
@@ -112,6 +110,20 @@ def _struck_otherwise() -> Iterator[dict[str, object]]:
         yield _single(point, next(interruptions), next(forms))
 
 
+def _kin_struck_otherwise() -> Iterator[dict[str, object]]:
+    for point, action in (
+        ("claim_work.after", Action.FREEZE),
+        ("renew_work.before", Action.FREEZE),
+        ("settle_work.before", Action.FREEZE),
+        ("claim_work.commit_lost", Action.DROP),
+        ("settle_work.inside", Action.DROP),
+        ("claim_work.after", Action.CANCEL),
+        ("settle_work.before", Action.TIME_OUT),
+        ("renew_work.after", Action.TERMINATE),
+    ):
+        yield _single(point, action, Form.LOCAL)
+
+
 def _faults() -> Iterator[dict[str, object]]:
     points = itertools.cycle(
         ["settle_attempt.before", "send.after_answer", "start_lookup.after", "start_attempt.after"]
@@ -142,6 +154,7 @@ def singles() -> list[Cell]:
         *_faultless(),
         *_struck_once(),
         *_struck_otherwise(),
+        *_kin_struck_otherwise(),
         *_faults(),
     ]
     return [

@@ -10,6 +10,7 @@ import pytest
 
 from oncefence.app.cli.doctor import HOST, Reading, durability, read_against_host, skew
 from oncefence.app.local_temporal import LocalTemporal
+from oncefence.storage.engine import SCHEMA_REVISION
 from oncefence.storage.phases.examine_store import StoreFacts
 from oncefence.storage.sealing import KeyRing
 from tests.support.command_line import Ended, run
@@ -46,7 +47,7 @@ async def test_sound_surroundings_pass_all_but_durability(settings: dict[str, ob
     assert {name for name, check in checks.items() if not check["is_sound"]} == {"durability"}
     assert checks["durability"]["found"].startswith("fsync=off")
     assert checks["keys"]["found"] == "opens 3 stored keys of all kinds"
-    assert checks["schema"]["found"] == "version 0001"
+    assert checks["schema"]["found"] == f"version {SCHEMA_REVISION}"
     assert checks["time scale"]["found"] == "1 on a development database"
     assert checks["clocks"]["found"].endswith("s apart")
 
@@ -153,7 +154,7 @@ def test_a_store_that_may_lose_a_commit_is_refused(
     facts = StoreFacts(
         role="oncefence_app",
         server_version="18",
-        schema_version="0001",
+        schema_version=SCHEMA_REVISION,
         is_development=False,
         **sound | changes,
     )

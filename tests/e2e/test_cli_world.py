@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from oncefence.storage.engine import SCHEMA_REVISION
 from oncefence.storage.sealing import KeyRing
 from tests.support.command_line import Ended, run
 from tests.support.doors import rows
@@ -38,7 +39,7 @@ class TestMigrate:
         """The one verb that runs as the migrator; again is the same."""
         ended = await run("migrate", settings={"MIGRATOR_URL": database.migrator_url})
 
-        assert (ended.code, ended.out) == (0, "the schema is at version 0001\n")
+        assert (ended.code, ended.out) == (0, f"the schema is at version {SCHEMA_REVISION}\n")
 
     async def test_makes_a_key_file_once(self, tmp_path: Path) -> None:
         """A second key would make everything unreadable that the first has sealed."""

@@ -244,7 +244,8 @@ async def test_the_description_tells_of_every_address_and_body(client: httpx.Asy
     described = (await client.get("/openapi.json")).json()
 
     paths = {(path, verb) for path, verbs in described["paths"].items() for verb in verbs}
-    assert paths == {
+    # Those of operators have tests of their own.
+    assert {(path, verb) for path, verb in paths if not path.startswith("/v1/operator/")} == {
         ("/v1/payloads/{digest}", "put"),
         ("/v1/handoffs", "post"),
         ("/v1/handoffs/reject", "post"),
@@ -253,6 +254,7 @@ async def test_the_description_tells_of_every_address_and_body(client: httpx.Asy
         ("/v1/scope", "get"),
         ("/healthz", "get"),
         ("/readyz", "get"),
+        ("/metrics", "get"),
     }
     handing = described["paths"]["/v1/handoffs"]["post"]
     body = handing["requestBody"]["content"]["application/json"]["schema"]

@@ -24,6 +24,7 @@ from oncefence.app.local_postgres import LocalPostgres
 from oncefence.app.local_temporal import LocalTemporal
 from oncefence.app.processes import ChildProcess, stop_in_order
 from oncefence.domain.errors import ConfigurationRefused
+from oncefence.storage.engine import SCHEMA_REVISION
 from tests.support import servers
 
 NOTES = "CREATE TABLE note (line text); INSERT INTO note VALUES ('kept');"
@@ -173,7 +174,7 @@ class TestDatabase:
             "SELECT is_development FROM oncefence.deployment"
         )
         await connection.close()
-        assert (again, is_development) == ("0001", True)
+        assert (again, is_development) == (SCHEMA_REVISION, True)
 
 
 @workflow.defn

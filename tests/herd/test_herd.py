@@ -10,7 +10,14 @@ def test_workers_that_are_killed_and_frozen_do_nothing_twice_and_lose_nothing() 
     with own_folder() as folder:
         report = run_herd(
             folder / "data",
-            Plan(seconds=12.0, seed=1, time_scale=0.0005, with_long_ones=False),
+            Plan(
+                seconds=6.0,
+                kill_every=2.0,
+                freeze_every=4.0,
+                seed=1,
+                time_scale=0.0005,
+                with_long_ones=False,
+            ),
             told.append,
         )
 

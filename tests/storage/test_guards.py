@@ -167,8 +167,6 @@ class TestEveryGuard:
         assert raised == {
             # Provoked in test_phases_start.py.
             ("start_attempt_v2", "OF040"),
-            # The same for processes of the version before, which call it until they end.
-            ("start_attempt_v1", "OF040"),
             # Called by each trigger that couples, and counted with them above.
             ("check_execution_coupling", "OF030"),
             ("check_execution_coupling", "OF032"),

@@ -54,6 +54,22 @@ def is_over(error: RPCError) -> bool:
     return error.status in {RPCStatusCode.NOT_FOUND, RPCStatusCode.RESOURCE_EXHAUSTED}
 
 
+async def taken(press: Callable[[], Awaitable[None]]) -> None:
+    """The button is pressed, or there is none any more; a busy server takes it the next time."""
+
+    async def is_so() -> bool:
+        try:
+            await press()
+        except RPCError as error:
+            if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+                return False
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+        return True
+
+    await until(is_so, what="a button that is taken")
+
+
 async def closed(station: Station, work: WorkId) -> None:
     """The item's newest workflow has ended."""
 
@@ -95,21 +111,13 @@ async def reset_to_every_event(station: Station, scene: Scene, work: WorkId) -> 
 
 async def terminate(station: Station, scene: Scene, work: WorkId) -> None:
     """Terminate; a closed workflow has no such button any more."""
-    try:
-        await station.workflow(work).terminate("a test")
-    except RPCError as error:
-        if not is_over(error):
-            raise
+    await taken(lambda: station.workflow(work).terminate("a test"))
     await closed(station, work)
 
 
 async def cancel(station: Station, scene: Scene, work: WorkId) -> None:
     """Cancel, and wait until the workflow has ended by it."""
-    try:
-        await station.workflow(work).cancel()
-    except RPCError as error:
-        if not is_over(error):
-            raise
+    await taken(lambda: station.workflow(work).cancel())
     await closed(station, work)
 
 
