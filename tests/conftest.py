@@ -11,6 +11,7 @@ What every test shares: hypothesis profiles, and real servers that start when fi
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from typing import Final
 from uuid import uuid4
 
 import pytest
@@ -26,6 +27,26 @@ from tests.support import servers
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+# What takes longest goes first, so that no process is left with it alone at the end.
+LONG: Final = (
+    "tests/e2e/test_demo.py",
+    "tests/bench/test_floor.py",
+    "tests/crashgrid/test_singles.py",
+    "tests/e2e/test_up.py",
+    "tests/e2e/test_drain.py",
+    "tests/herd/test_herd.py",
+    "tests/e2e/test_cli_operator.py",
+    "tests/workflows/test_buttons.py",
+    "tests/storage/test_races.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files, and leave the order inside of each as it is."""
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from temporalio.api.enums.v1 import EventType
 
+from tests.bench.history import COMMANDS_MAX
 from tests.bench.measuring import Tally, measure_latency, measure_rate, percentile
 from tests.bench.parts import bare_laps, effect_laps
 from tests.bench.sides import Side
@@ -45,6 +46,11 @@ class Plan:
         return max(math.ceil(self.seconds / SLICE_SECONDS), 1)
 
     @property
+    def history(self) -> int:
+        """How many settled commands there are before; a run that only has to end needs few."""
+        return min(COMMANDS_MAX, round(50 * self.seconds))
+
+    @property
     def latencies(self) -> int:
         return max(round(2 * self.seconds), LATENCIES_MIN)
 
@@ -62,7 +68,7 @@ def run(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
 
 
 async def _run(plan: Plan, running: Servers, say: Callable[[str], None]) -> dict[str, Any]:
-    async with stage(running, in_flight=plan.in_flight) as set_up:
+    async with stage(running, in_flight=plan.in_flight, history=plan.history) as set_up:
         sides: dict[str, Side] = {
             "local": set_up.local,
             "bare": set_up.bare,

@@ -24,16 +24,18 @@ from tests.bench.account import Account
 from tests.support.dialect import Form
 from tests.support.world import an_end
 
-COMMANDS: Final = 1_000
+COMMANDS_MAX: Final = 1_000
 _AT_ONCE: Final = 8
 
 
-async def make_history(store: Store, ring: KeyRing, account: Account, limits: Limits) -> None:
+async def make_history(
+    store: Store, ring: KeyRing, account: Account, limits: Limits, commands: int
+) -> None:
     """Accept, mark and settle as many commands as make an index worth its while."""
     numbers = count(1)
 
     async def again_and_again() -> None:
-        while (number := next(numbers)) <= COMMANDS:
+        while (number := next(numbers)) <= commands:
             await _settled_command(store, ring, account, limits, number)
 
     async with asyncio.TaskGroup() as group:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import psutil
 
+from tests.bench.history import COMMANDS_MAX
 from tests.bench.sides import NotDone, Side
 from tests.bench.stage import Servers, servers, stage
 
@@ -47,7 +48,9 @@ def run(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
 
 async def _run(plan: Plan, running: Servers, say: Callable[[str], None]) -> dict[str, Any]:
     samples = []
-    async with stage(running, in_flight=plan.in_flight) as set_up:
+    async with stage(
+        running, in_flight=plan.in_flight, history=min(COMMANDS_MAX, plan.effects)
+    ) as set_up:
         for tenth in range(1, _TENTHS + 1):
             await _do(set_up.local, plan.effects // _TENTHS, plan.in_flight)
             held = _resident()

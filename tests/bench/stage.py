@@ -29,8 +29,7 @@ from oncefence.storage.engine import Store
 from oncefence.storage.sealing import KeyRing
 from oncefence.workflows.starting import EagerStarts
 from tests.bench.account import make_account
-from tests.bench.history import COMMANDS as HISTORY
-from tests.bench.history import make_history
+from tests.bench.history import COMMANDS_MAX, make_history
 from tests.bench.sides import Bare, Effect, NotDone, bare_client, bare_worker
 from tests.support.dialect import Form
 from tests.support.servers import migrate_once
@@ -104,6 +103,7 @@ class Stage:
     store: Store
     eager: EagerStarts
     provider_url: str
+    history: int
 
     async def refuse_what_went_wrong(self) -> None:
         """
@@ -125,7 +125,7 @@ class Stage:
             by_status = {str(row[0]): int(row[1]) for row in found.all()}
         if set(by_status) != {"succeeded"}:
             raise NotDone(f"executions by status: {by_status}")
-        effects = by_status["succeeded"] - HISTORY
+        effects = by_status["succeeded"] - self.history
         async with httpx.AsyncClient(trust_env=False) as http:
             sends = (await http.get(f"{self.provider_url}/sends")).json()
         due = {
@@ -144,7 +144,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(servers: Servers, *, in_flight: int) -> AsyncIterator[Stage]:
+async def stage(
+    servers: Servers, *, in_flight: int, history: int = COMMANDS_MAX
+) -> AsyncIterator[Stage]:
     """One process as the program makes it, and beside it the floor's Worker on the same Client."""
     settings = servers.settings
     ring = KeyRing.load(settings.key_file)
@@ -154,7 +156,7 @@ async def stage(servers: Servers, *, in_flight: int) -> AsyncIterator[Stage]:
         announcer = make_announcer(client, settings)
         context = make_context(store, ring, announcer, settings.limits)
         account = await make_account(store, ring, servers.provider_url)
-        await make_history(store, ring, account, settings.limits)
+        await make_history(store, ring, account, settings.limits, commands=history)
         # What autovacuum does within the minute.
         await asyncio.to_thread(servers.postgres.psql, "ANALYZE;")
         floor_queue = f"{settings.task_queue}-floor"
@@ -185,4 +187,5 @@ async def stage(servers: Servers, *, in_flight: int) -> AsyncIterator[Stage]:
                 store=store,
                 eager=announcer.starter.eager,
                 provider_url=servers.provider_url,
+                history=history,
             )
