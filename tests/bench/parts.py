@@ -22,7 +22,6 @@ Verb = Callable[..., Awaitable[Any]]
 
 ACCEPT_SQL: Final = "accept: SQL"
 ACCEPT_WORK: Final = "accept: read the view, freeze, seal"
-ROOM: Final = "is there room: SQL"
 TO_THE_ATTEMPT: Final = "Temporal: start, and on to the activity"
 MARK: Final = "mark: SQL"
 OPEN: Final = "open request and token"
@@ -82,7 +81,6 @@ async def effect_laps(side: Side, engine: Store, *, tries: int) -> Laps:
     """The laps of `tries` effects, one at a time."""
     laps = Laps()
     verbs = {
-        (waking, "find_room"): (ACCEPT_WORK, ROOM),
         (attempt, "start_attempt"): (TO_THE_ATTEMPT, MARK),
         (attempt, "http_once"): (OPEN, HTTP),
         (attempt, "settle_attempt"): (READ, SETTLE),

@@ -83,19 +83,19 @@ class Effect:
         if receipt.work is None or receipt.due is None or receipt.deadline_ms is None:
             raise NotDone(f"{self.name}: the handoff came to {receipt.admission}")
         # As the doors do it once their answer has left.
-        window = AdmissionWindow(
-            engine=self.engine, limits=self.announcer.limits, wake=self.announcer.announce
+        ref = WorkRef(
+            org=account.caller.scope.org,
+            work=receipt.work,
+            family="effect.dispatch",
+            deadline_ms=receipt.deadline_ms,
+            run_after=receipt.due,
         )
-        await window.announce(
-            WorkRef(
-                org=account.caller.scope.org,
-                work=receipt.work,
-                family="effect.dispatch",
-                deadline_ms=receipt.deadline_ms,
-                run_after=receipt.due,
-            ),
-            self.announcer.announce,
-        )
+        if receipt.has_room:
+            await self.announcer.announce(ref)
+        else:
+            await AdmissionWindow(
+                engine=self.engine, limits=self.announcer.limits, wake=self.announcer.announce
+            ).announce(ref, self.announcer.announce)
         handle = self.client.get_workflow_handle(
             workflow_id(str(receipt.work)), result_type=WorkReport
         )

@@ -50,7 +50,6 @@ def test_the_parts_of_an_effect_are_all_of_it(report: dict[str, object]) -> None
     assert [part["part"] for part in parts] == [
         "accept: read the view, freeze, seal",
         "accept: SQL",
-        "is there room: SQL",
         "Temporal: start, and on to the activity",
         "mark: SQL",
         "open request and token",

@@ -63,10 +63,9 @@ DOOR_VERBS = (
     "stage_payload",
     "resolve_handoff",
     "accept_handoff",
-    "find_room",
 )
 CONTEST_VERBS = ("find_live_dispatch", "record_conflict", "refuse_scope")
-SIGNED_VERBS = ("find_work_binding",)
+SIGNED_VERBS = ("find_work_binding", "find_room")
 REJECT_VERBS = ("reject_handoff", "find_admission")
 DISPATCH_VERBS = ("start_attempt", "read_view", "settle_attempt", "find_successors")
 LOOKUP_VERBS = ("start_lookup", "settle_lookup")

@@ -92,7 +92,9 @@ class Doors:
         try:
             async with asyncio.timeout(ANNOUNCE_SECONDS_MAX):
                 ref = await self._work_of(receipt)
-                if ref is not None:
+                if ref is not None and receipt.has_room:
+                    await self.announce(ref)
+                elif ref is not None:
                     await self.window.announce(ref, self.announce)
         except Exception as error:  # noqa: BLE001  # logged; the sweep repairs a missed hint
             log.warning("announce_failed", work_id=str(receipt.work), error=type(error).__name__)

@@ -39,7 +39,8 @@ class Receipt:
 
     Accepted: `command`, `execution` and `work` are set. Rejected: `reason` is. `is_new` tells
     the first receipt from a repeat of it, and the first one alone knows when the work is due and
-    the send deadline of its operation.
+    the send deadline of its operation. `has_room` says that few were alive in its class when it
+    was accepted, so that nobody need be asked whether it may start.
     """
 
     admission: Admission
@@ -51,6 +52,7 @@ class Receipt:
     work: WorkId | None = None
     due: datetime | None = None
     deadline_ms: int | None = None
+    has_room: bool = False
     reason: str | None = None
 
 

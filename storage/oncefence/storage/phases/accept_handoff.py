@@ -61,6 +61,8 @@ async def accept_handoff(
         **_command_values(command),
         **_request_values(ring, caller, command.command, request, payload),
         "view_revision": context.view_revision,
+        # Half a window: what many acceptances at once do not see of each other has room too.
+        "few": max(limits.admission_window // 2, 1),
         "completion_contract": json.dumps(operation.completion.model_dump(mode="json")),
     }
 
@@ -82,6 +84,7 @@ async def accept_handoff(
             work=ids.dispatch_work_id(command.command, 1),
             due=written.run_after,
             deadline_ms=command.deadline_ms,
+            has_room=written.has_room,
         )
     row = await find_admission(engine, handover.key)
     if row is None:

@@ -70,4 +70,10 @@ SELECT (SELECT admitted_at FROM admitted) AS admitted_at,
        (SELECT count(*) FROM admitted) AS admissions,
        (SELECT count(*) FROM command) AS commands,
        (SELECT count(*) FROM sealed) AS sealed,
-       (SELECT count(*) FROM item) AS work_items
+       (SELECT count(*) FROM item) AS work_items,
+       -- Counted no further than it matters; the item itself is not visible here.
+       (SELECT count(*) FROM (
+            SELECT FROM oncefence.work_items AS w
+             WHERE w.org_id = :org_id AND w.queue_class = :endpoint_class
+               AND w.state IN ('pending', 'processing', 'retry') LIMIT :few) AS l) < :few
+           AS has_room
