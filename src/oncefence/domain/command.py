@@ -1,6 +1,6 @@
 """The ExternalCommand, the handoff that asks for one, and the receipt that answers it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from oncefence.domain.handoff import Admission, EffectHandoffKey
@@ -40,7 +40,8 @@ class Receipt:
     Accepted: `command`, `execution` and `work` are set. Rejected: `reason` is. `is_new` tells
     the first receipt from a repeat of it, and the first one alone knows when the work is due and
     the send deadline of its operation. `has_room` says that few were alive in its class when it
-    was accepted, so that nobody need be asked whether it may start.
+    was accepted and nothing was paused, so that nobody need be asked whether it may start; it is a
+    hint and no part of the fact.
     """
 
     admission: Admission
@@ -52,7 +53,7 @@ class Receipt:
     work: WorkId | None = None
     due: datetime | None = None
     deadline_ms: int | None = None
-    has_room: bool = False
+    has_room: bool = field(default=False, compare=False)
     reason: str | None = None
 
 

@@ -71,9 +71,12 @@ SELECT (SELECT admitted_at FROM admitted) AS admitted_at,
        (SELECT count(*) FROM command) AS commands,
        (SELECT count(*) FROM sealed) AS sealed,
        (SELECT count(*) FROM item) AS work_items,
-       -- Counted no further than it matters; the item itself is not visible here.
+       -- Counted no further than it matters; the item itself is not visible here. Where anything
+       -- is paused, whoever announces it looks closer.
        (SELECT count(*) FROM (
             SELECT FROM oncefence.work_items AS w
              WHERE w.org_id = :org_id AND w.queue_class = :endpoint_class
                AND w.state IN ('pending', 'processing', 'retry') LIMIT :few) AS l) < :few
-           AS has_room
+       AND NOT EXISTS (
+            SELECT FROM oncefence.pauses AS p
+             WHERE p.resumed_at IS NULL AND p.org_id IN ('*', :org_id)) AS has_room
