@@ -202,7 +202,8 @@ class Life:
                 return
             if state.work_id is None:
                 raise Stuck(f"{state.status}, and no item that would move it on")
-            if self._cell.story is Story.OPERATE and state.state == "processing":
+            is_held = state.state == "processing" and state.family == "effect.dispatch"
+            if self._cell.story is Story.OPERATE and is_held:
                 assert receipt.execution is not None, "it was accepted"
                 # Whoever runs it would settle it as lost; here that is the operator's to do.
                 await asyncio.sleep(_PAUSE_SECONDS)
