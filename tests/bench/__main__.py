@@ -57,8 +57,7 @@ def _measured(options: argparse.Namespace, say: Callable[[str], None]) -> dict[s
 def _read(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench", description="Measures, in pairs.")
     verbs = parser.add_subparsers(dest="benchmark", required=True, metavar="floor|claim|memory")
-    bench = verbs.add_parser("floor", help="an effect against one bare HTTP activity")
-    bench.add_argument("--json", type=_target, metavar="FILE", help="write the figures there too")
+    bench = _verb(verbs, "floor", "an effect against one bare HTTP activity")
     bench.add_argument(
         "--seconds",
         type=_positive(float),
@@ -66,15 +65,8 @@ def _read(words: list[str]) -> argparse.Namespace:
         metavar="N",
         help="how long each of the four sides is measured, in slices (20)",
     )
-    bench.add_argument(
-        "--in-flight",
-        type=_positive(int),
-        default=16,
-        metavar="N",
-        help="how many are under way at once (16)",
-    )
-    bench = verbs.add_parser("claim", help="a claim over a long history against a short one")
-    bench.add_argument("--json", type=_target, metavar="FILE", help="write the figures there too")
+    _takes_in_flight(bench)
+    bench = _verb(verbs, "claim", "a claim over a long history against a short one")
     bench.add_argument(
         "--rows",
         type=_positive(int, claim.LONG),
@@ -96,8 +88,7 @@ def _read(words: list[str]) -> argparse.Namespace:
         metavar="N",
         help="claims over each in one of the seven rounds (100)",
     )
-    bench = verbs.add_parser("memory", help="a worker after many effects against after few")
-    bench.add_argument("--json", type=_target, metavar="FILE", help="write the figures there too")
+    bench = _verb(verbs, "memory", "a worker after many effects against after few")
     bench.add_argument(
         "--effects",
         type=_positive(int, claim.LONG),
@@ -105,6 +96,17 @@ def _read(words: list[str]) -> argparse.Namespace:
         metavar="N",
         help="how many in all; held against a tenth of them (20000)",
     )
+    _takes_in_flight(bench)
+    return parser.parse_args(words)
+
+
+def _verb(verbs: Any, name: str, about: str) -> argparse.ArgumentParser:  # argparse's is private
+    bench: argparse.ArgumentParser = verbs.add_parser(name, help=about)
+    bench.add_argument("--json", type=_target, metavar="FILE", help="write the figures there too")
+    return bench
+
+
+def _takes_in_flight(bench: argparse.ArgumentParser) -> None:
     bench.add_argument(
         "--in-flight",
         type=_positive(int),
@@ -112,7 +114,6 @@ def _read(words: list[str]) -> argparse.Namespace:
         metavar="N",
         help="how many are under way at once (16)",
     )
-    return parser.parse_args(words)
 
 
 def _target(word: str) -> Path:

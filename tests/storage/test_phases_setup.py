@@ -15,6 +15,7 @@ from oncefence.storage.phases.erase_staged import erase_staged
 from oncefence.storage.phases.publish_view import publish_view
 from oncefence.storage.phases.register_runtime import ScopeTaken, register_runtime
 from oncefence.storage.phases.stage_payload import stage_payload
+from tests.storage.racing import all_at_once
 from tests.support.world import (
     INSTALLATION,
     OPERATION,
@@ -149,6 +150,27 @@ class TestALink:
             remote_id=remote_id,
             actor="tests",
         )
+
+    async def test_adopted_twice_at_once_is_one(self, world: World) -> None:
+        """Two shells, or one that was asked twice, come to the same link and to no fault."""
+        found = await all_at_once(
+            world.database,
+            [self.adopt(world, "lead-1", "7") for _ in range(2)],
+            "LOCK TABLE oncefence.remote_links IN EXCLUSIVE MODE",
+        )
+
+        assert found[0] == found[1]
+        assert (await acts(world)).count("link.adopt") == 1
+
+    async def test_that_was_retired_can_be_made_again(self, world: World) -> None:
+        """As another link: what was queued for the old one stays where it was (C4)."""
+        world.links["lead-1"] = first = await self.adopt(world, "lead-1", "7")  # type: ignore[assignment]
+        await world.change_link("lead-1", "retired")
+
+        again = await self.adopt(world, "lead-1", "7")
+
+        assert again != first
+        assert await self.adopt(world, "lead-1", "7") == again
 
     async def test_adopted_again_is_the_same(self, world: World) -> None:
         """A repeat after a lost answer makes no second link."""

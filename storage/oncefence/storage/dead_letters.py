@@ -17,13 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from oncefence.domain.ids import OrgId
 
-# What narrows is joined in only where it is asked for: a condition that may be off, or an org that
-# may be any, keeps the planner from the index that has the rows in their order.
-_SELECT: Final = """
-    SELECT w.org_id, w.work_id, w.family, w.definition, w.provider, w.state, w.via,
-           w.failure_class, w.summary, w.attempt, w.claims_lost, w.command_id, w.execution_id,
-           w.replays_work_id, w.made_at, w.changed_at, oncefence.work_version(w) AS version,
-           e.status AS execution_status
+ENDED_BADLY: Final = """
       FROM oncefence.work_items AS w
       LEFT JOIN oncefence.executions AS e
         ON e.org_id = w.org_id AND e.execution_id = w.execution_id
@@ -31,9 +25,22 @@ _SELECT: Final = """
         ON r.org_id = w.org_id AND r.replays_work_id = w.work_id
      WHERE (w.state = 'dead' OR (w.state = 'cancelled' AND w.failure_class IS NOT NULL))
 """
-_LEFT_OVER: Final = """
+"""Items `w` that ended without success, each with its execution `e` and its replay `r`, if any."""
+
+LEFT_OVER: Final = """
        r.work_id IS NULL AND (e.status IS NULL OR e.status NOT IN ('succeeded', 'cancelled'))
 """
+"""Which of them are dead letters now."""
+
+# What narrows is joined in only where it is asked for: a condition that may be off, or an org that
+# may be any, keeps the planner from the index that has the rows in their order.
+_SELECT: Final = f"""
+    SELECT w.org_id, w.work_id, w.family, w.definition, w.provider, w.state, w.via,
+           w.failure_class, w.summary, w.attempt, w.claims_lost, w.command_id, w.execution_id,
+           w.replays_work_id, w.made_at, w.changed_at, oncefence.work_version(w) AS version,
+           e.status AS execution_status
+{ENDED_BADLY}
+"""  # only the constant above is joined in
 _CONDITIONS: Final[Mapping[str, str]] = {
     "org": "w.org_id = :org",
     "orgs": "w.org_id = ANY (:orgs)",
@@ -45,7 +52,7 @@ _CONDITIONS: Final[Mapping[str, str]] = {
     "after_at": "(w.changed_at, w.work_id) < (:after_at, :after_work)",
     # The moment of a plan: what ended later is not part of it, and what was replayed later still
     # is, so that a plan can be read again after a part of it was applied.
-    "ended_until": f"w.changed_at <= :ended_until AND (r.made_at > :ended_until OR ({_LEFT_OVER}))",
+    "ended_until": f"w.changed_at <= :ended_until AND (r.made_at > :ended_until OR ({LEFT_OVER}))",
 }
 
 
@@ -98,7 +105,7 @@ async def dead_letters_of(
 def _statement(narrowed_by: tuple[str, ...]) -> TextClause:
     conditions = [_CONDITIONS[name] for name in narrowed_by]
     if "ended_until" not in narrowed_by:
-        conditions.append(_LEFT_OVER)
+        conditions.append(LEFT_OVER)
     return text(
         f"{_SELECT} AND {' AND '.join(conditions)}"
         " ORDER BY w.changed_at DESC, w.work_id DESC LIMIT :limit"

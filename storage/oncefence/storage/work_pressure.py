@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from oncefence.domain.errors import VersionMoved
+from oncefence.storage.dead_letters import ENDED_BADLY, LEFT_OVER
 
 VIEW: Final = "work_pressure"
 """The name of the one read model there is, as operators call it."""
@@ -23,10 +24,9 @@ _STANDING = text(
 )
 # One statement, so that revision, rows and the snapshot that they name are of one reading. Live
 # items are found by one partial index and dead letters by another, so that what it costs does not
-# grow with what ended well. Which items are dead letters, `dead_letters` says; a test holds the
-# two equal.
+# grow with what ended well.
 _FILL = text(
-    """
+    f"""
     WITH source AS MATERIALIZED (
       SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS at
     ), revised AS (
@@ -47,15 +47,7 @@ _FILL = text(
        WHERE w.state IN ('awaiting_legacy_outcome', 'legacy_outcome_unknown')
        UNION ALL
       SELECT w.org_id, w.family, w.provider, w.state, w.run_after, w.made_at
-        FROM oncefence.work_items AS w
-       WHERE (w.state = 'dead' OR (w.state = 'cancelled' AND w.failure_class IS NOT NULL))
-         AND NOT EXISTS (
-               SELECT FROM oncefence.executions AS e
-                WHERE e.org_id = w.org_id AND e.execution_id = w.execution_id
-                  AND e.status IN ('succeeded', 'cancelled'))
-         AND NOT EXISTS (
-               SELECT FROM oncefence.work_items AS o
-                WHERE o.org_id = w.org_id AND o.replays_work_id = w.work_id)
+      {ENDED_BADLY} AND {LEFT_OVER}
     ), filled AS (
       INSERT INTO oncefence.work_pressure AS p
              (org_id, family, provider, state, revision, depth, due, oldest_due_at, oldest_made_at)
@@ -74,7 +66,7 @@ _FILL = text(
     )
     SELECT r.revision, r.source_snapshot, r.source_time, (SELECT count(*) FROM filled) AS rows
       FROM revised AS r
-    """
+    """  # noqa: S608  # only constants are joined in
 )
 _DROP = text(
     """

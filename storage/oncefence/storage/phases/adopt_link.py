@@ -19,6 +19,12 @@ PRESENT = text(
     " WHERE org_id = :org AND binding_id = :binding AND local_object = :local_object"
     " AND subject = :subject AND state <> 'retired'"
 )
+# Links of this very pair that were retired: each has its identity for good.
+RETIRED = text(
+    "SELECT count(*) FROM oncefence.remote_links"
+    " WHERE org_id = :org AND binding_id = :binding AND local_object = :local_object"
+    " AND subject = :subject AND remote_object = :remote_object AND remote_id = :remote_id"
+)
 
 
 @dataclass(eq=False)
@@ -72,11 +78,14 @@ async def adopt_link(
                 if (present.remote_object, present.remote_id) != (remote_object, remote_id):
                     raise LinkTaken(which="local subject")
                 return LinkId(present.link_id)
+            pair = {"remote_object": remote_object, "remote_id": remote_id}
+            retired = (await connection.execute(RETIRED, place | pair)).scalar_one()
             link = LinkId(
                 derived_id(
                     named_id("link", org, binding, local_object, subject),
                     remote_object,
                     remote_id,
+                    *([retired + 1] if retired else []),
                 )
             )
             await remote_links.add(
@@ -105,10 +114,14 @@ async def adopt_link(
     try:
         return await run_phase("adopt_link", transaction)
     except Exception as error:
+        refused_by = constraint_name(error)
+        if refused_by == "remote_links_pkey":
+            # The same link was made at the same moment, and is there now.
+            return await run_phase("adopt_link", transaction)
         taken = {
             "one_live_link_per_subject": "local subject",
             "one_live_link_per_remote_record": "remote record",
-        }.get(constraint_name(error) or "")
+        }.get(refused_by or "")
         if taken is not None:
             raise LinkTaken(which=taken) from None
         raise
