@@ -81,6 +81,10 @@ class Processes:
         return None
 
     async def end(self, claimed: ClaimedWork) -> None:
+        await self.settle(claimed)
+        await self.window.wake_successors(claimed.fence.org, claimed.fence.work)
+
+    async def settle(self, claimed: ClaimedWork) -> None:
         fence = claimed.fence
         await settle_work(
             self.world.engine,
@@ -90,7 +94,6 @@ class Processes:
             limits=self.limits,
         )
         self.ended[fence.org] += 1
-        await self.window.wake_successors(fence.org, fence.work)
 
     async def run_next(self) -> None:
         claimed = await self.claim(self.line.popleft())
@@ -261,6 +264,29 @@ class TestRoom:
 
         assert found[Room.AMONG_FIRST] <= TWO.admission_window
         assert found[Room.AMONG_FIRST] + found[Room.IN_TURN] == len(offers)
+
+
+class TestTheLastOfABacklog:
+    @pytest.mark.parametrize("by", ["announcement", "the window"])
+    async def test_is_opened_though_all_before_it_end_at_once(self, world: World, by: str) -> None:
+        """Each of them sees too few alive for a backlog; whoever was opened with care looks."""
+        backlog = await pile_up(world, 3)
+        processes = Processes(world=world, limits=TWO)
+        if by == "announcement":
+            await processes.announce(backlog)
+        else:
+            await processes.window.open(world.org, CLASS)
+        assert list(processes.line) == backlog[:2]
+        held = [await processes.claim(processes.line.popleft()) for _ in range(2)]
+        for claimed in held:
+            assert claimed is not None
+            await processes.settle(claimed)
+
+        for claimed in held:
+            assert claimed is not None
+            await processes.window.wake_successors(world.org, claimed.fence.work)
+
+        assert list(processes.line) == [backlog[2]]
 
 
 class TestOpening:

@@ -12,8 +12,12 @@ from oncefence.storage.claims import NotStarted
 from oncefence.storage.engine import Store
 from oncefence.storage.phases.find_room import Room, find_room
 from oncefence.storage.phases.find_successors import find_successors
-from oncefence.storage.phases.find_work import WorkRef
-from oncefence.storage.phases.note_nudges import give_back_place, take_back_nudges
+from oncefence.storage.phases.find_work import DueWork, WorkRef
+from oncefence.storage.phases.note_nudges import (
+    give_back_place,
+    note_nudges,
+    take_back_nudges,
+)
 from oncefence.storage.phases.open_window import open_window
 
 log = logging.getLogger(__name__)
@@ -54,13 +58,23 @@ class AdmissionWindow:
         found = await find_room(self.engine, ref.org, ref.work, limits=self.limits)
         match found and found.room:
             case Room.AMONG_FIRST:
-                await start(ref)
+                await self._start_with_care(ref, start)
                 return True
             case Room.IN_TURN:
                 assert found is not None, "its room was read"
                 return ref in await self.open(ref.org, found.queue_class)
             case _:
                 return False
+
+    async def _start_with_care(self, ref: WorkRef, start: Wake) -> None:
+        """Noted first, so that its end looks for whoever waits behind it."""
+        opened = [DueWork(ref=ref, ownership_epoch=0, nudges=0)]
+        await note_nudges(self.engine, opened, limits=self.limits)
+        try:
+            await start(ref)
+        except Exception:
+            await take_back_nudges(self.engine, opened, limits=self.limits)
+            raise
 
     async def open(self, org: OrgId, queue_class: str) -> set[WorkRef]:
         """Wake the next of the class, as far as there is room, and say who was woken."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from oncefence.app.operator_messages import ORG_FORM, ActRequest, NotedRequest, OperatorAnswer
 from oncefence.domain.ids import OrgId, PrincipalBindingId
-from oncefence.domain.pause import RAMP_SECONDS_MAX, PauseScope, PauseState
+from oncefence.domain.pause import RAMP_SECONDS_DEFAULT, RAMP_SECONDS_MAX, PauseScope, PauseState
 from oncefence.storage.phases.list_pauses import ListedPause
 from oncefence.storage.phases.pause_work import Pause
 
@@ -42,7 +42,9 @@ class ResumeRequest(ActRequest):
     """The end of a pause, at once or over the time of a ramp."""
 
     org: Org
-    ramp_seconds: Annotated[float, Field(ge=0, le=RAMP_SECONDS_MAX, strict=False)] = 0.0
+    ramp_seconds: Annotated[float, Field(ge=0, le=RAMP_SECONDS_MAX, strict=False)] = (
+        RAMP_SECONDS_DEFAULT
+    )
 
 
 class PauseRow(OperatorAnswer):

@@ -10,6 +10,8 @@ from oncefence.domain.operator import EVERY_ORG, Act
 
 RAMP_SECONDS_MAX: Final = 86_400.0
 """A slow start that takes longer than a day is another pause."""
+RAMP_SECONDS_DEFAULT: Final = 60.0
+"""Of a resume that says nothing else: what was held back does not all come at once."""
 
 
 class PauseState(StrEnum):

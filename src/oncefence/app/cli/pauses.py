@@ -11,7 +11,7 @@ from oncefence.app.cli.screen import note as remark
 from oncefence.app.cli.screen import say, show_table
 from oncefence.app.operator_client import Document
 from oncefence.domain.operator import EVERY_ORG
-from oncefence.domain.pause import RAMP_SECONDS_MAX
+from oncefence.domain.pause import RAMP_SECONDS_DEFAULT, RAMP_SECONDS_MAX
 
 _PATH: Final = "pauses"
 
@@ -59,9 +59,12 @@ def resume(
     ramp_seconds: Annotated[
         float,
         typer.Option(
-            "--ramp", min=0, max=RAMP_SECONDS_MAX, help="Seconds from one at once to all of them."
+            "--ramp",
+            min=0,
+            max=RAMP_SECONDS_MAX,
+            help="Seconds from one at once to all of them; 0 is all of them now.",
         ),
-    ] = 0.0,
+    ] = RAMP_SECONDS_DEFAULT,
     expected_version: ExpectedVersion,
     note: Note,
     json: arguments.Json = False,

@@ -46,9 +46,16 @@ SUCCESSORS = text(
                (SELECT count(*) FROM (
                     SELECT 1 FROM oncefence.work_items AS w
                      WHERE w.org_id = :org AND w.queue_class = c.queue_class
-                       AND w.state IN {LIVE} LIMIT :window) AS l) >= :window AS is_full
-          FROM (SELECT e.queue_class FROM ended AS e
-                 UNION SELECT f.queue_class FROM following AS f) AS c
+                       AND w.state IN {LIVE} LIMIT :window) AS l) >= :window
+               -- Several that end at once each see too few alive for a backlog. Whoever was
+               -- noted when it was opened stood in one, and looks for the next all the same.
+               OR bool_or(c.was_noted) AS is_full
+          FROM (SELECT e.queue_class, EXISTS (
+                       SELECT FROM oncefence.work_nudges AS n
+                        WHERE n.org_id = :org AND n.work_id = e.work_id) AS was_noted
+                  FROM ended AS e
+                 UNION ALL SELECT f.queue_class, false FROM following AS f) AS c
+         GROUP BY c.queue_class
     )
     SELECT c.queue_class, c.is_full, f.org_id, f.work_id, f.family, f.deadline_ms, f.run_after
       FROM classes AS c LEFT JOIN following AS f ON f.queue_class = c.queue_class
@@ -72,8 +79,9 @@ async def find_successors(
     Who may run now that `work` has ended: the heads of its command's lanes, or whoever is next.
 
     Heads alone that a claim would take: what is behind another lane or a pause is woken by
-    whoever lifts that. Where a window or more of the class is alive, somebody may wait in SQL
-    alone, and the window's own order decides (C393).
+    whoever lifts that. Where a window or more of the class is alive, or the item itself was
+    opened by the window, somebody may wait in SQL alone, and the window's own order decides
+    (C393).
 
     Read after COMMIT, in a statement of its own: inside the settling transaction it would miss
     an item that is being accepted at the same moment.
