@@ -270,11 +270,14 @@ class TestTheLastOfABacklog:
     @pytest.mark.parametrize("by", ["announcement", "the window"])
     async def test_is_opened_though_all_before_it_end_at_once(self, world: World, by: str) -> None:
         """Each of them sees too few alive for a backlog; whoever was opened with care looks."""
-        backlog = await pile_up(world, 3)
         processes = Processes(world=world, limits=TWO)
+        backlog = []
         if by == "announcement":
-            await processes.announce(backlog)
+            for _ in range(3):
+                backlog += (new := await pile_up(world, 1))
+                await processes.announce(new)
         else:
+            backlog = await pile_up(world, 3)
             await processes.window.open(world.org, CLASS)
         assert list(processes.line) == backlog[:2]
         held = [await processes.claim(processes.line.popleft()) for _ in range(2)]
