@@ -271,25 +271,26 @@ class TestTheLastOfABacklog:
     async def test_is_opened_though_all_before_it_end_at_once(self, world: World, by: str) -> None:
         """Each of them sees too few alive for a backlog; whoever was opened with care looks."""
         processes = Processes(world=world, limits=TWO)
-        backlog = []
         if by == "announcement":
-            for _ in range(3):
-                backlog += (new := await pile_up(world, 1))
-                await processes.announce(new)
+            for _ in range(2):
+                await processes.announce(await pile_up(world, 1))
+            held = [await processes.claim(processes.line.popleft()) for _ in range(2)]
+            (last,) = await pile_up(world, 1)
+            await processes.announce([last])
         else:
-            backlog = await pile_up(world, 3)
+            *_, last = await pile_up(world, 3)
             await processes.window.open(world.org, CLASS)
-        assert list(processes.line) == backlog[:2]
-        held = [await processes.claim(processes.line.popleft()) for _ in range(2)]
-        for claimed in held:
-            assert claimed is not None
+            held = [await processes.claim(processes.line.popleft()) for _ in range(2)]
+        assert list(processes.line) == []
+        claims = [claimed for claimed in held if claimed is not None]
+        assert len(claims) == 2
+        for claimed in claims:
             await processes.settle(claimed)
 
-        for claimed in held:
-            assert claimed is not None
+        for claimed in claims:
             await processes.window.wake_successors(world.org, claimed.fence.work)
 
-        assert list(processes.line) == [backlog[2]]
+        assert list(processes.line) == [last]
 
 
 class TestOpening:
