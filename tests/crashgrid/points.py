@@ -132,7 +132,7 @@ NOT_STRUCK: Mapping[str, str] = {
     "plan_replay": READS_ALONE,
     "list_pauses": READS_ALONE,
     "find_held_classes": READS_ALONE,
-    "take_back_nudges": "a hint more or less: kept, the place is free in two minutes",
+    "take_back_nudges": "a hint more or less: kept, the nudge counts for two minutes",
 }
 """Transactions without points, each with its reason."""
 

@@ -428,7 +428,8 @@ class TestOpening:
     async def test_is_repeated_where_temporal_did_not_hear_it(self, world: World) -> None:
         """An outage of Temporal of whatever length costs each item one wait, and it counts none."""
         backlog = await pile_up(world, 3)
-        processes = Processes(world=world, limits=TWO, is_temporal_away=True)
+        limits = Limits(admission_window=2)
+        processes = Processes(world=world, limits=limits, is_temporal_away=True)
         for _ in range(5):
             assert await processes.window.open(world.org, CLASS) == set()
             assert await processes.window.open(world.org, CLASS) == set(), "not tried at once again"
@@ -440,6 +441,15 @@ class TestOpening:
         assert list(processes.line) == backlog[:2]
         nudges = await world.sql("SELECT nudges FROM oncefence.work_nudges WHERE org_id = :org")
         assert [row.nudges for row in nudges] == [1, 1]
+
+    async def test_leaves_to_the_sweep_whom_it_could_not_wake(self, world: World) -> None:
+        """One grace later, as if nobody had tried: the sweep runs where Temporal is back (C394)."""
+        backlog = await pile_up(world, 3)
+        processes = Processes(world=world, limits=TWO, is_temporal_away=True)
+
+        assert await processes.window.open(world.org, CLASS) == set()
+
+        assert await due_now(world) == works(backlog[:2])
 
     async def test_survives_a_process_that_dies_before_it_woke_anybody(self, world: World) -> None:
         """What was noted and never woken is opened again when the note is too old to count."""

@@ -47,8 +47,9 @@ async def take_back_nudges(
     """
     Note that these nudges, though noted, never reached Temporal.
 
-    They do not count, so however long Temporal is away the next one is as near as the first one
-    was; and not nearer, or everybody who comes would try in vain.
+    They do not count, and the next may follow one grace later, when the sweep would give its first:
+    however long Temporal is away, it finds them once it is back. Not sooner, or everybody who
+    comes meanwhile would try in vain.
     """
     if not missed:
         return
@@ -63,7 +64,7 @@ async def take_back_nudges(
                     run_after=item.ref.run_after,
                     ownership_epoch=item.ownership_epoch,
                     nudges=item.nudges,
-                    wait=timedelta(seconds=limits.nudge_wait_seconds(0)),
+                    wait=timedelta(seconds=limits.sweep_grace_scaled_seconds),
                 )
 
     await run_phase("take_back_nudges", transaction)
