@@ -155,7 +155,7 @@ async def test_no_door_is_one_message(tmp_path: Path) -> None:
     )
 
     assert ended.code == 1
-    assert "no answer from the door" in ended.message
+    assert "no door was reached (ConnectError at http://127.0.0.1" in ended.message
     assert PASSWORD not in ended.err
 
 

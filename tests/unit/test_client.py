@@ -115,7 +115,7 @@ class TestRepeating:
                 await client.scope()
 
         assert len(door.asked) == 5
-        assert "ReadTimeout, 5 times" in str(caught.value)
+        assert "ReadTimeout at http://door.invalid/prefix/, 5 times" in str(caught.value)
         assert "the same call is safe to repeat" in str(caught.value)
 
     async def test_pauses_longer_each_time(self) -> None:

@@ -135,6 +135,7 @@ class DoorLine:
         if media_type is not None:
             headers["Content-Type"] = media_type
         tries = 0
+        was_ever_reached = False
         while True:
             tries += 1
             asked = None
@@ -151,8 +152,13 @@ class DoorLine:
                     return DoorAnswer(status=response.status_code, content=response.content)
                 reason = f"status {response.status_code}"
                 asked = response.headers.get("Retry-After")
+            was_ever_reached |= was_reached
             if tries == TRIES_MAX or (was_reached and not may_repeat):
-                raise DoorUnavailable(verb=verb, reason=f"{reason}, {tries} times")
+                raise DoorUnavailable(
+                    verb=verb,
+                    reason=f"{reason} at {self._http.base_url}, {tries} times",
+                    was_reached=was_ever_reached,
+                )
             await self._pause(_pause_seconds(tries, asked))
 
 

@@ -45,8 +45,14 @@ class DoorUnavailable(Unknown):
 
     verb: str
     reason: str
+    was_reached: bool = True
 
     def __str__(self) -> str:
+        if not self.was_reached:
+            return (
+                f"{self.verb}: no door was reached ({self.reason}), so nothing happened. "
+                "Look at its URL, and whether `oncefence worker` or `oncefence serve` runs there"
+            )
         return (
             f"{self.verb}: no answer from the door ({self.reason}); "
             "the outcome is unknown, and the same call is safe to repeat"

@@ -104,6 +104,7 @@ class OperatorClient:
         Raises:
             OperatorRefused: The door refused, and nothing was done.
             ActUnanswered: No answer; it may be done or not.
+            DoorUnavailable: No door was reached, and nothing was done.
         """
         # ASCII escapes: half of a surrogate pair is then the door's to refuse.
         content = json.dumps(message).encode("ascii")
@@ -113,6 +114,8 @@ class OperatorClient:
             )
             return _document(path, answer)
         except DoorUnavailable as error:
+            if not error.was_reached:
+                raise
             raise ActUnanswered(act=path, reason=error.reason) from None
 
 
