@@ -263,10 +263,11 @@ UNIQUES = (
     ),
     unique("one_attempt_per_ordinal", claim("waiting"), open_attempt("waiting", ordinal=1)),
     unique(
-        "one_attempt_per_epoch",
+        "one_attempt_per_lease_token",
         settle("open"),
         change("work_items", LIVE, item("running")),
         open_attempt("running", ordinal=2, lease_token="w.lease_token"),
+        what="in one epoch",
     ),
     unique(
         "one_attempt_per_lease_token",
@@ -281,6 +282,7 @@ UNIQUES = (
             f" WHERE a.{ORG} AND a.work_id = '$pending')",
         ),
         open_attempt("pending", ordinal=2),
+        what="in a later epoch",
     ),
     unique(
         "one_unsettled", *look_again("running"), open_attempt("new", 9), what="over an open one"
@@ -538,6 +540,10 @@ ATTEMPTS = (
                 (claim("pending"), open_attempt("pending", command_id="'$running_command'")),
             ),
             (
+                "of another execution",
+                (claim("pending"), open_attempt("pending", execution_id="'$running_execution'")),
+            ),
+            (
                 "of an item that waits",
                 (open_attempt("pending", lease_token="'$new'", lease_owner="'$new'"),),
             ),
@@ -588,6 +594,18 @@ ATTEMPTS = (
 )
 
 OTHERS = (
+    *(
+        said(
+            "attempt_evidence.a_starter",
+            "OF015",
+            what,
+            copy("attempt_evidence", f"WHERE {ORG}", evidence_id="$new", **changes),
+        )
+        for what, changes in (
+            ("of another token", {"start_token": "$new"}),
+            ("of another attempt", {"attempt_id": "$open"}),
+        )
+    ),
     *(
         said("remote_links.a_link_version", "OF024", what, *sql)
         for what, sql in (
@@ -787,6 +805,16 @@ COUPLING = (
         at_commit=True,
         behind=("executions.z_couple",),
         says="execution",
+    ),
+    said(
+        "effect_attempts.z_couple",
+        "OF030",
+        "is in doubt and was never counted",
+        claim("pending"),
+        open_attempt("pending"),
+        settle_all("pending", "'REPLAY_SAFE_RETRY'", "true"),
+        at_commit=True,
+        says="attempt",
     ),
     said(
         "effect_attempts.z_couple",

@@ -110,12 +110,18 @@ class TestForeignKeys:
                 error = await refusal(roles[role], *prepare, statement.substitute(known))
                 answers[key["conname"], role] = (error.sqlstate, error.constraint_name)
 
-        assert {name: answer for (name, _), answer in answers.items() if answer[0] != "OF011"} == {
-            name: (FOREIGN_KEY, name) for name, _ in answers
-        }
-        # An attempt of somebody else's item meets the guard of its birth even before the key.
-        assert {name for (name, role), answer in answers.items() if answer[0] == "OF011"} == {
-            name for name, _ in answers if name.startswith("effect_attempts_")
+        assert {
+            name: answer for (name, _), answer in answers.items() if answer[0] == FOREIGN_KEY
+        } == {name: (FOREIGN_KEY, name) for name, _ in answers}
+        # An attempt of somebody else's item, or evidence of somebody else's attempt, meets the
+        # guard of its birth even before the key.
+        assert {
+            (name, answer[0]) for (name, _), answer in answers.items() if answer[0] != FOREIGN_KEY
+        } == {
+            (name, code)
+            for name, _ in answers
+            for table, code in (("effect_attempts", "OF011"), ("attempt_evidence", "OF015"))
+            if name.startswith(f"{table}_")
         }
 
 
@@ -161,6 +167,7 @@ def pointed_at(table: str, changed: dict[str, str], columns: list[str]) -> str:
 
 
 def switch_off_birth(table: str) -> tuple[str, ...]:
-    if table != "effect_attempts":
+    trigger = {"effect_attempts": "a_birth", "attempt_evidence": "a_starter"}.get(table)
+    if trigger is None:
         return ()
-    return ("ALTER TABLE oncefence.effect_attempts DISABLE TRIGGER a_birth",)
+    return (f"ALTER TABLE oncefence.{table} DISABLE TRIGGER {trigger}",)

@@ -95,6 +95,126 @@ END $$;
 CREATE TRIGGER c_terms BEFORE UPDATE ON work_items
     FOR EACH ROW EXECUTE FUNCTION guard_work_item_terms();
 
+-- OF011, as before, and of its item's own execution: what refers to the item needs no second
+-- reference to the command and the execution that the item refers to.
+CREATE OR REPLACE FUNCTION guard_attempt_birth() RETURNS trigger
+LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
+BEGIN
+    IF NEW.settled_at IS NOT NULL OR NEW.disposition IS NOT NULL OR NEW.superseded_by IS NOT NULL
+       OR NEW.settled_token IS NOT NULL OR NEW.response_status IS NOT NULL THEN
+        RAISE EXCEPTION 'attempt: begins unsettled' USING ERRCODE = 'OF011';
+    END IF;
+    PERFORM FROM work_items AS w
+      WHERE w.org_id = NEW.org_id AND w.work_id = NEW.work_id AND w.state = 'processing'
+        AND w.lease_token = NEW.lease_token AND w.ownership_epoch = NEW.ownership_epoch
+        AND w.command_id = NEW.command_id AND w.execution_id = NEW.execution_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'attempt: only the live claimant of its item may begin one'
+            USING ERRCODE = 'OF011';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- OF015: only the holder of the token that started an attempt can speak about it.
+CREATE FUNCTION guard_evidence_birth() RETURNS trigger
+LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
+BEGIN
+    PERFORM FROM effect_attempts AS a
+      WHERE a.org_id = NEW.org_id AND a.attempt_id = NEW.attempt_id
+        AND a.lease_token = NEW.start_token;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'evidence: only the claim that began attempt % can speak about it',
+            NEW.attempt_id USING ERRCODE = 'OF015';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER a_starter BEFORE INSERT ON attempt_evidence
+    FOR EACH ROW EXECUTE FUNCTION guard_evidence_birth();
+
+-- OF030 .. OF032, as before, with fewer reads. Each version of a row that a transaction makes has
+-- an event of its own, and the newest one's is about the row as it is at COMMIT. So a version that
+-- fits the other tables needs no look at its row; one that does not may have been left behind,
+-- and its row is read before anything is refused.
+CREATE OR REPLACE FUNCTION couple_execution() RETURNS trigger
+LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
+BEGIN
+    -- That there is one open attempt at most is what `one_unsettled` holds.
+    IF (NEW.status = 'running') <> EXISTS (
+            SELECT FROM effect_attempts AS a
+             WHERE a.org_id = NEW.org_id AND a.command_id = NEW.command_id
+               AND a.started_at IS NOT NULL AND a.settled_at IS NULL)
+       OR (NEW.status = 'unknown') <> EXISTS (
+            SELECT FROM work_items AS w
+             WHERE w.org_id = NEW.org_id AND w.command_id = NEW.command_id
+               AND w.family = 'effect.lookup'
+               AND w.state IN ('pending', 'processing', 'retry')) THEN
+        PERFORM check_execution_coupling(NEW.org_id, NEW.execution_id);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE FUNCTION couple_attempt() RETURNS trigger
+LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
+DECLARE
+    attempt effect_attempts;
+BEGIN
+    IF NEW.started_at IS NOT NULL AND NEW.settled_at IS NULL THEN
+        -- The token is for the index of what is held; where it has another one by now, the item
+        -- is read by its key.
+        IF EXISTS (
+                SELECT FROM work_items AS w
+                 WHERE w.org_id = NEW.org_id AND w.work_id = NEW.work_id
+                   AND w.lease_token = NEW.lease_token AND w.state = 'processing')
+           AND (SELECT e.status = 'running' AND e.command_id = NEW.command_id
+                  FROM executions AS e
+                 WHERE e.org_id = NEW.org_id AND e.execution_id = NEW.execution_id) THEN
+            RETURN NULL;
+        END IF;
+        SELECT * INTO attempt FROM effect_attempts AS a
+         WHERE a.org_id = NEW.org_id AND a.attempt_id = NEW.attempt_id;
+        IF attempt.settled_at IS NULL THEN
+            PERFORM FROM work_items AS w
+              WHERE w.org_id = attempt.org_id AND w.work_id = attempt.work_id
+                AND w.state = 'processing';
+            IF NOT FOUND THEN
+                RAISE EXCEPTION 'attempt %: open, but nobody holds its item', attempt.attempt_id
+                    USING ERRCODE = 'OF031';
+            END IF;
+        END IF;
+    END IF;
+    -- So that an execution which has counted no attempt has nothing in doubt.
+    IF NEW.may_have_applied AND NOT EXISTS (
+            SELECT FROM executions AS e
+             WHERE e.org_id = NEW.org_id AND e.execution_id = NEW.execution_id
+               AND e.attempt >= NEW.ordinal) THEN
+        RAISE EXCEPTION 'attempt %: in doubt, but its execution has not counted it',
+            NEW.attempt_id USING ERRCODE = 'OF030';
+    END IF;
+    PERFORM check_execution_coupling(NEW.org_id, NEW.execution_id);
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE FUNCTION couple_work_item() RETURNS trigger
+LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
+DECLARE
+    item work_items;
+BEGIN
+    IF NEW.state <> 'processing' AND EXISTS (
+            SELECT FROM effect_attempts AS a
+             WHERE a.org_id = NEW.org_id AND a.command_id = NEW.command_id
+               AND a.work_id = NEW.work_id
+               AND a.started_at IS NOT NULL AND a.settled_at IS NULL) THEN
+        SELECT * INTO item FROM work_items AS w
+         WHERE w.org_id = NEW.org_id AND w.work_id = NEW.work_id;
+        IF item.state <> 'processing' THEN
+            RAISE EXCEPTION 'work item %: % with an open attempt', item.work_id, item.state
+                USING ERRCODE = 'OF031';
+        END IF;
+    END IF;
+    IF NEW.family = 'effect.lookup' THEN
+        PERFORM check_execution_coupling(NEW.org_id, NEW.execution_id);
+    END IF;
+    RETURN NULL;
+END $$;
+
 -- OF016: a pause is ended once and never changed; OF017: an operator is only ever revoked;
 -- OF018: a revision of a read model goes on; OF019: the head of a chain goes on by one.
 CREATE FUNCTION guard_pause_change() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -17,6 +17,8 @@ CREATE FUNCTION start_attempt_v2(
 )
 LANGUAGE plpgsql SECURITY INVOKER SET search_path = oncefence, pg_temp AS $$
 DECLARE
+    locked record;
+    locked_execution record;
     item work_items;
     execution executions;
     command commands;
@@ -28,19 +30,21 @@ DECLARE
     obstacle text;
     doubted boolean;
 BEGIN
-    SELECT * INTO item FROM work_items AS w
+    SELECT w AS item, w.ctid AS place INTO locked FROM work_items AS w
      WHERE w.org_id = p_org AND w.work_id = p_work FOR UPDATE;
     IF NOT FOUND THEN
         verdict := 'no_such_item';
         RETURN;
     END IF;
+    item := locked.item;
     IF item.state = 'processing' THEN
         SELECT * INTO attempt FROM effect_attempts AS a
-         WHERE a.org_id = p_org AND a.work_id = p_work
+         WHERE a.org_id = p_org AND a.command_id = item.command_id AND a.work_id = p_work
            AND a.started_at IS NOT NULL AND a.settled_at IS NULL;
         IF FOUND AND item.lease_token = p_token AND attempt.lease_token = p_token THEN
             -- The answer to this very claim's COMMIT was lost: the mark is ours and stands.
             is_resumed := true;
+            until := item.lease_until;
         ELSIF FOUND THEN
             -- Whoever finds an attempt started and unsettled never sends. Until its lease ends
             -- the starter may still settle it; after that anyone settles it as lost.
@@ -78,8 +82,9 @@ BEGIN
             RETURN;
         END IF;
 
-        SELECT * INTO execution FROM executions AS e
+        SELECT e AS execution, e.ctid AS place INTO locked_execution FROM executions AS e
          WHERE e.org_id = p_org AND e.execution_id = item.execution_id FOR UPDATE;
+        execution := locked_execution.execution;
         IF execution.status NOT IN ('accepted', 'retrying') THEN
             RAISE EXCEPTION 'work item %: waits, but its execution is %', p_work, execution.status
                 USING ERRCODE = 'OF040';
@@ -102,7 +107,8 @@ BEGIN
             -- person finds it in its queue, and nothing is added to it.
             obstacle := 'contradicted';
         END IF;
-        doubted := newest_doubt(p_org, command.command_id) IS NOT NULL;
+        doubted := execution.attempt > 0
+                   AND newest_doubt(p_org, command.command_id) IS NOT NULL;
         IF obstacle IS NULL AND doubted AND NOT (
                 command.idempotency_key IS NOT NULL
                 AND p_as_of + make_interval(secs => command.deadline_ms / 1000.0) < (
@@ -143,17 +149,21 @@ BEGIN
             RETURN;
         END IF;
 
-        epoch := take_claim(item, p_owner, p_token,
-            make_interval(secs => command.deadline_ms / 1000.0) + p_lease_margin, is_reclaim, true);
+        SELECT c.epoch, c.until INTO epoch, until
+          FROM take_claim(item, locked.place, p_owner, p_token,
+            make_interval(secs => command.deadline_ms / 1000.0) + p_lease_margin, is_reclaim, true)
+            AS c;
         IF epoch IS NULL THEN
             verdict := 'lane_blocked';
             RETURN;
         END IF;
         attempt_id := derived_id(p_work || ':attempt:' || item.attempt + 1);
         started_at := clock_timestamp();
-        UPDATE effect_attempts AS a SET superseded_by = start_attempt_v2.attempt_id
-         WHERE a.org_id = p_org AND a.command_id = command.command_id
-           AND a.may_have_applied AND a.disposition IS NULL AND a.superseded_by IS NULL;
+        IF doubted THEN
+            UPDATE effect_attempts AS a SET superseded_by = start_attempt_v2.attempt_id
+             WHERE a.org_id = p_org AND a.command_id = command.command_id
+               AND a.may_have_applied AND a.disposition IS NULL AND a.superseded_by IS NULL;
+        END IF;
         INSERT INTO effect_attempts (org_id, attempt_id, command_id, execution_id, work_id, ordinal,
             source_lane, target_lane, method, relative_target, safe_headers, body_address,
             idempotency_key, lease_token, ownership_epoch, lease_owner, generation_id, token_version,
@@ -167,15 +177,14 @@ BEGIN
             jsonb_build_object('link_version', link.version, 'generation', generation.ordinal,
                                'lanes', 'free', 'execution', execution.status),
             '[]'::jsonb, start_attempt_v2.started_at, start_attempt_v2.started_at, p_as_of,
-            command.deadline_ms);
+            command.deadline_ms)
+        RETURNING * INTO attempt;
         UPDATE executions AS e
            SET status = 'running', attempt = e.attempt + 1, changed_at = clock_timestamp(),
                via = CASE e.status WHEN 'accepted' THEN 'begin_delivery' ELSE 'begin_retry' END
-         WHERE e.org_id = p_org AND e.execution_id = execution.execution_id
+         WHERE e.ctid = locked_execution.place AND e.org_id = p_org
+           AND e.execution_id = execution.execution_id
            AND e.status = execution.status AND e.attempt = execution.attempt;
-
-        SELECT * INTO attempt FROM effect_attempts AS a
-         WHERE a.org_id = p_org AND a.attempt_id = start_attempt_v2.attempt_id;
     END IF;
 
     verdict := 'started';
@@ -196,8 +205,6 @@ BEGIN
     binding_id := command.binding_id;
     generation_id := attempt.generation_id;
     token_version := attempt.token_version;
-    SELECT w.lease_until INTO until FROM work_items AS w
-     WHERE w.org_id = p_org AND w.work_id = p_work;
     SELECT g.wrapped_key, g.key_id, t.ciphertext
       INTO token_wrapped_key, token_key_id, token_ciphertext
       FROM binding_generations AS g

@@ -84,6 +84,28 @@ CREATE INDEX target_lane_in_doubt ON effect_attempts (org_id, target_lane, ordin
     WHERE target_lane IS NOT NULL
       AND (outcome IS NULL OR (may_have_applied AND disposition IS NULL));
 
+-- What is in the open is found by an index as small as that is, and not by one of the whole
+-- history. An item keeps one token for as long as it keeps an epoch, and its attempts are born
+-- with both (`guard_attempt_birth`), so that one attempt per token is one per epoch, too.
+ALTER TABLE effect_attempts DROP CONSTRAINT one_attempt_per_epoch;
+CREATE INDEX attempts_open ON effect_attempts (org_id, command_id, work_id)
+    WHERE started_at IS NOT NULL AND settled_at IS NULL;
+-- An attempt refers to its item, whose command and execution are its own from its birth on
+-- (`guard_attempt_birth`); they never change, and the item refers to both.
+ALTER TABLE effect_attempts
+    DROP CONSTRAINT effect_attempts_org_id_command_id_fkey,
+    DROP CONSTRAINT effect_attempts_org_id_execution_id_fkey;
+-- That evidence bears the token of its attempt is held by `guard_evidence_birth`: neither ever
+-- changes, and so it needs no index of its own over all attempts.
+ALTER TABLE attempt_evidence
+    DROP CONSTRAINT attempt_evidence_org_id_attempt_id_start_token_fkey,
+    ADD FOREIGN KEY (org_id, attempt_id) REFERENCES effect_attempts;
+ALTER TABLE effect_attempts DROP CONSTRAINT starters_by_attempt;
+-- Nothing that moves of an execution is in an index, so each move stays in its page. What is not
+-- settled is found by its items; who asks for executions by their status reads all of them.
+DROP INDEX executions_unsettled;
+ALTER TABLE executions SET (fillfactor = 70);
+
 CREATE TABLE pauses (
     -- '*' is every org.
     org_id text NOT NULL,
