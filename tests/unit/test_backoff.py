@@ -1,7 +1,6 @@
 """How long to wait, with the dice in the test's hand."""
 
 import random
-import time
 from collections import Counter
 from datetime import UTC, datetime
 
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncefence.activities.retry_after import retry_after_seconds
 from oncefence.domain.backoff import (
     CONFIGURATION_FAULT_SECONDS,
     clamp_retry_after,
@@ -69,69 +67,6 @@ class TestRetryDelay:
         """There is nothing to wait for before something ended."""
         with pytest.raises(ValueError, match="attempts_made"):
             retry_delay_seconds(attempts_made=0, jitter=0.5)
-
-
-class TestRetryAfter:
-    @pytest.mark.parametrize(
-        ("value", "seconds"),
-        [
-            ("120", 120),
-            ("0", 1),
-            ("-1", 30),
-            ("1.5", 2),
-            ("nan", 30),
-            ("inf", 30),
-            ("1e3", 30),
-            ("1_0", 30),
-            ("+5", 30),
-            ("0x10", 30),
-            ("", 30),
-            ("  7 ", 7),
-            ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
-            ("Wed, 31 Dec 2025 23:59:00 GMT", 1),
-            ("99999999999", 86_400),
-            (None, 30),
-            ("9" * 5000, 86_400),
-            ("0" * 40 + "9", 9),
-            ("\u0661\u0662\u0660", 30),
-            ("120, 60", 120),
-            ("soon", 30),
-            ("Thursday, 01-Jan-26 00:02:00 GMT", 120),
-            ("Thu Jan  1 00:02:00 2026", 120),
-            ("2026-01-01T00:20:00", 1_200),
-            ("2026-01-01T00:20:00Z", 1_200),
-            ("2026-01-01T01:20:00+01:00", 1_200),
-            ("2026-01-01 00:20:00.5", 1_201),
-            ("2026-13-01T00:20:00", 30),
-            ("9999-12-31T23:59:59-14:00", 30),
-            ("Thu, 99 Jan 2026 00:02:00 GMT", 30),
-        ],
-    )
-    def test_is_read_in_the_three_ways_and_clamped(self, value: str | None, seconds: int) -> None:
-        """Seconds, HTTP date or ISO time; thirty seconds for whatever else (C250)."""
-        assert retry_after_seconds(value, now=NOW) == seconds
-
-    def test_without_a_zone_is_utc_wherever_the_worker_stands(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Read as local time it would be hours late, or over at once."""
-        with monkeypatch.context() as place:
-            place.setenv("TZ", "America/Los_Angeles")
-            time.tzset()
-            seconds = retry_after_seconds("2026-01-01T00:20:00", now=NOW)
-        time.tzset()
-
-        assert seconds == 1_200
-
-    @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{2} [A-Za-z]{3} .{0,30}"))
-    def test_never_raises_and_stays_within_its_bounds(self, value: str) -> None:
-        """The header comes from outside; nothing in it may stop or rush a retry."""
-        assert 1 <= retry_after_seconds(value, now=NOW) <= 86_400
-
-    def test_asks_for_a_time_with_its_zone(self) -> None:
-        """A naive `now` would make every date wrong by the zone of the machine."""
-        with pytest.raises(ValueError, match="zone"):
-            retry_after_seconds("1", now=datetime(2026, 1, 1))  # noqa: DTZ001  # the mistake itself
 
 
 class TestSpread:

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncefence.catalog.answers import read_answer
+from oncefence.catalog.expressions import find
 from oncefence.catalog.loader import load_binding, load_pack
+from oncefence.catalog.strict_json import ExactFloat
 from oncefence.catalog.view import compile_view
 
 BINDING = Path(__file__).parents[2] / "docs/examples/lead-title.binding.toml"
@@ -157,3 +160,18 @@ class TestReadBody:
     def test_reads_past_a_byte_order_mark(self) -> None:
         """Some gateways put one before sound JSON."""
         assert CONTRACT.read_body(200, {}, b"\xef\xbb\xbf" + text(REPLY), "512").parseable
+
+
+class TestExactNumber:
+    def test_is_a_number_for_every_expression(self) -> None:
+        """Numbers keep their digits, and expressions that count or compare still work."""
+        document, parseable = read_answer(b'{"a":[1.5,2,0.1],"n":1234567890123456789.10}')
+
+        assert parseable
+        assert find("sum(a)", document) == pytest.approx(3.6)
+        assert find("type(a[0])", document) == "number"
+        assert find("a[?@ > `1.4`]", document) == [1.5, 2]
+        assert find("to_string(a)", document) == "[1.5,2,0.1]"
+        number = find("n", document)
+        assert isinstance(number, ExactFloat)
+        assert str(number.exact) == "1234567890123456789.10"

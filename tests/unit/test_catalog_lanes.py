@@ -7,7 +7,8 @@ import pytest
 from oncefence.catalog.errors import CatalogError
 from oncefence.catalog.lanes import LaneChoice, Lanes
 from oncefence.catalog.loader import load_binding, load_pack
-from oncefence.catalog.view import BoundOperation, compile_view
+from oncefence.catalog.operations import BoundOperation
+from oncefence.catalog.view import compile_view
 
 ROOT = Path(__file__).parents[2]
 PACK = ROOT / "src/oncefence/catalog/packs/hubspot.toml"

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -11,15 +12,12 @@ from hypothesis import strategies as st
 
 from oncefence.catalog.errors import PayloadRefused
 from oncefence.catalog.loader import load_binding, load_pack
-from oncefence.catalog.lookup import (
-    LookupContract,
-    LookupReading,
-    TimeFormat,
-    read_time,
-)
+from oncefence.catalog.lookup import LookupContract, LookupReading
+from oncefence.catalog.record_times import TimeFormat, read_time
 from oncefence.catalog.view import compile_view
 
 BINDING = Path(__file__).parents[2] / "docs/examples/lead-title.binding.toml"
+COMMAND = UUID("00000000-0000-4000-8000-000000000001")
 MARK = datetime(2026, 11, 30, 10, 0, 0, tzinfo=UTC)
 WRITTEN: dict[str, str | None] = {"jobtitle": "CTO"}
 
@@ -48,13 +46,14 @@ def judge(
         written=WRITTEN if written is None else written,
         mark_time=MARK,
         remote_id="512",
-    )
+        command=COMMAND,
+    ).reading
 
 
 class TestRequest:
     def test_reads_the_object_and_only_reads(self) -> None:
         """A lookup never uses a mutating method and carries no body (C260)."""
-        request = LOOKUP.request("512", WRITTEN)
+        request = LOOKUP.request("512", WRITTEN, command=COMMAND)
 
         assert (request.method, request.body) == ("GET", b"")
         assert request.target == "/crm/v3/objects/contacts/512?properties=jobtitle"
@@ -64,7 +63,7 @@ class TestRequest:
     def test_refuses_an_id_that_is_none(self) -> None:
         """The same guard as for a write stands before a read (C242)."""
         with pytest.raises(PayloadRefused):
-            LOOKUP.request("../1", WRITTEN)
+            LOOKUP.request("../1", WRITTEN, command=COMMAND)
 
 
 class TestJudge:
@@ -139,8 +138,13 @@ class TestJudge:
         strict = LOOKUP.model_copy(update={"cleared_reads_as_null": ()})
 
         reading = strict.judge(
-            200, answer(None), written={"jobtitle": ""}, mark_time=MARK, remote_id="512"
-        )
+            200,
+            answer(None),
+            written={"jobtitle": ""},
+            mark_time=MARK,
+            remote_id="512",
+            command=COMMAND,
+        ).reading
 
         assert reading is LookupReading.DIFFERENT_UNCHANGED
 
@@ -170,8 +174,13 @@ class TestJudge:
         timeless = LOOKUP.model_copy(update={"change_time": None})
 
         reading = timeless.judge(
-            200, answer("CEO"), written=WRITTEN, mark_time=MARK, remote_id="512"
-        )
+            200,
+            answer("CEO"),
+            written=WRITTEN,
+            mark_time=MARK,
+            remote_id="512",
+            command=COMMAND,
+        ).reading
 
         assert reading is LookupReading.DIFFERENT_NO_CHANGE_TIME
 
@@ -184,6 +193,7 @@ class TestJudge:
                 written=WRITTEN,
                 mark_time=MARK.replace(tzinfo=None),
                 remote_id="512",
+                command=COMMAND,
             )
 
 

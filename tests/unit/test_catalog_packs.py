@@ -80,7 +80,7 @@ PACK_MISTAKES = [
     ('["id", "prop', '["id.", "prop', f"{WRITE}.answer.evidence[0]", "JMESPath expression (col"),
     ('["id", "prop', '["`true`", "prop', f"{WRITE}.answer.evidence[0]", "reads nothing"),
     ('["id", "prop', '["size(id)", "prop', f"{WRITE}.answer.evidence[0]", "no function size()"),
-    ('identity = "id"\nerror', "error", f"{WRITE}.answer.identity", "is required and missing"),
+    ('identity = "id"\n# The form', "#", f"{WRITE}.answer.identity", "is required and missing"),
     ('"http_date"]', '"julian"]', f"{WRITE}.answer.retry_after.forms[1]", "'seconds'"),
     ('{ body = "id" }', "{}", f"{WRITE}.answer.receipt.remote_id", "either body or header"),
     ('{ body = "id" }', '{ bodi = "id" }', f"{WRITE}.answer.receipt.remote_id.bodi", "'body'?"),
@@ -92,8 +92,8 @@ PACK_MISTAKES = [
     ("horizon_s = 60", "horizon_s = -1", f"{WRITE}.lookup.horizon_s", "greater than or equal"),
     ("horizon_s = 60", "horizon = 60", f"{WRITE}.lookup.horizon", "did you mean 'horizon_s'?"),
     ("not_found = [404]", "not_found = [200]", f"{WRITE}.lookup.not_found", "in found too"),
-    ("{ jobtitle = ", "{ title = ", f"{WRITE}.lookup.compare.title", "unknown written field"),
-    ("{ jobtitle = ", "{ title = ", f"{WRITE}.lookup.compare.jobtitle", "is missing"),
+    ('jobtitle = "prop', 'title = "prop', f"{WRITE}.lookup.compare.title", "mean 'jobtitle'?"),
+    ('jobtitle = "prop', 'title = "prop', f"{WRITE}.lookup.compare.jobtitle", "is missing"),
     ('"iso8601"', '"rfc"', f"{WRITE}.lookup.change_time.format", "'iso8601'"),
     ("oncefence.pack/1", "oncefence.pack/2", "format", "this version reads oncefence.pack/1"),
     ('format = "oncefence.pack/1"', "", "format", "is missing; this version reads"),
@@ -130,11 +130,15 @@ def changed(source: Path, folder: Path, old: str, new: str) -> Path:
 
 
 class TestShippedFiles:
-    def test_are_sound_without_a_warning(self) -> None:
+    def test_are_sound_and_warn_of_nothing_that_could_be_helped(self) -> None:
         """What we ship is the first example that anybody copies."""
         report = check([PACK.parent, BINDING.parent])
 
-        assert report.errors == report.warnings == ()
+        assert report.errors == ()
+        # A customer shows no time of its last change.
+        assert [(Path(warning.file).name, warning.key) for warning in report.warnings] == [
+            ("stripe.toml", 'operations."customer.update".lookup.change_time')
+        ]
         assert report.is_sound
         assert str(BINDING) in report.checked
 
@@ -176,7 +180,7 @@ class TestPackMistake:
             f"{WRITE}.lookup.horizon_s",
         ]
         assert (refused.value.file, refused.value.key) == (str(path), f"{WRITE}.method")
-        assert refused.value.reason == "should be 'PATCH', 'PUT' or 'POST'"
+        assert refused.value.reason == ("should be 'PATCH', 'PUT' or 'POST'; did you mean 'PATCH'?")
         assert isinstance(refused.value, Refused)
 
     @pytest.mark.parametrize(
@@ -316,7 +320,7 @@ class TestCheck:
         """The pack that is being written counts, not the one that was shipped."""
         changed(PACK, tmp_path, "[objects.contact.fields.jobtitle]", "[objects.contact.fields.job]")
         path = tmp_path / PACK.name
-        changed(path, tmp_path, "{ jobtitle = ", "{ job = ")
+        changed(path, tmp_path, 'jobtitle = "properties', 'job = "properties')
         binding = changed(BINDING, tmp_path, "required = true", "required = false")
 
         report = check([tmp_path])

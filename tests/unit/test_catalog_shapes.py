@@ -3,13 +3,17 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from oncefence.catalog.errors import CatalogError, PayloadRefused
 from oncefence.catalog.loader import check, load_binding, load_pack
 from oncefence.catalog.lookup import LookupReading
-from oncefence.catalog.view import BoundOperation, IntegrationBindingView, compile_view
+from oncefence.catalog.operations import BoundOperation
+from oncefence.catalog.view import IntegrationBindingView, compile_view
+
+COMMAND = UUID("00000000-0000-4000-8000-000000000001")
 
 # Another method, path, header, body, place of the id, form of errors and form of time.
 PEOPLE = """
@@ -134,7 +138,9 @@ class TestAnotherShape:
         view = view_of(tmp_path, PEOPLE)
         push = view.operation("staff.push")
 
-        frozen = push.freeze('{"role":"Ä","level":"A1"}'.encode(), remote_id="p_12345678")
+        frozen = push.freeze(
+            '{"role":"Ä","level":"A1"}'.encode(), remote_id="p_12345678", command=COMMAND
+        )
 
         assert (frozen.method, push.total_deadline_ms, push.sensitive) == ("PUT", 12000, True)
         assert frozen.target == (
@@ -158,8 +164,8 @@ class TestAnotherShape:
         """An unwritten field is absent; null would clear it."""
         push = push_of(tmp_path, PEOPLE)
 
-        only_level = push.freeze(b'{"level":"A1"}', remote_id="p_12345678")
-        cleared = push.freeze(b'{"role":null}', remote_id="p_12345678")
+        only_level = push.freeze(b'{"level":"A1"}', remote_id="p_12345678", command=COMMAND)
+        cleared = push.freeze(b'{"role":null}', remote_id="p_12345678", command=COMMAND)
 
         assert json.loads(only_level.body)["person"] == {"note": "{kept}"}
         assert json.loads(cleared.body)["person"] == {"note": "{kept}", "title": None}
@@ -182,7 +188,7 @@ class TestAnotherShape:
         push = push_of(tmp_path, PEOPLE)
 
         with pytest.raises(PayloadRefused) as refused:
-            push.freeze(payload, remote_id="p_12345678")
+            push.freeze(payload, remote_id="p_12345678", command=COMMAND)
 
         assert refused.value.field == field
         assert reason in refused.value.reason
@@ -214,10 +220,15 @@ class TestAnotherShape:
             person = {"uid": "p_12345678", "title": title, "grade": None, "changed": changed}
             body = json.dumps({"people": [person]}).encode()
             return lookup.judge(
-                status, body, written=written, mark_time=mark, remote_id="p_12345678"
-            )
+                status,
+                body,
+                written=written,
+                mark_time=mark,
+                remote_id="p_12345678",
+                command=COMMAND,
+            ).reading
 
-        assert lookup.request("p_12345678", written).target == (
+        assert lookup.request("p_12345678", written, command=COMMAND).target == (
             "/v2/people?show=grade%2Ctitle%2Cchanged&uid=p_12345678"
         )
         assert judge("Chief", timedelta()) is LookupReading.EQUAL
@@ -231,7 +242,7 @@ class TestBodyForm:
         """Type and id beside nested attributes, the id as a number with all its digits."""
         push = push_of(tmp_path, JSON_API)
 
-        frozen = push.freeze(b'{"role":"CTO"}', remote_id="9007199254740993")
+        frozen = push.freeze(b'{"role":"CTO"}', remote_id="9007199254740993", command=COMMAND)
 
         assert frozen.body == (
             b'{"data":{"attributes":{"title":"CTO"},"id":9007199254740993,"type":"person"}}'
@@ -242,9 +253,22 @@ class TestBodyForm:
         """The fields alone may be the whole body."""
         push = push_of(tmp_path, FLAT)
 
-        frozen = push.freeze(b'{"role":"CTO","level":"A1"}', remote_id="p_12345678")
+        frozen = push.freeze(
+            b'{"role":"CTO","level":"A1"}', remote_id="p_12345678", command=COMMAND
+        )
 
         assert frozen.body == b'{"grade":"A1","title":"CTO"}'
+
+    def test_leaves_out_what_holds_nothing_but_unwritten_fields(self, tmp_path: Path) -> None:
+        """An empty table or list in its place would be read as a wish to clear it."""
+        body = '{ name = { short = "{field.title}" }, tags = ["{field.grade}"], kept = {} }'
+        push = push_of(tmp_path, FLAT.replace('"{fields}"', body))
+
+        only_role = push.freeze(b'{"role":"CTO"}', remote_id="p_12345678", command=COMMAND)
+        only_level = push.freeze(b'{"level":"A1"}', remote_id="p_12345678", command=COMMAND)
+
+        assert only_role.body == b'{"kept":{},"name":{"short":"CTO"}}'
+        assert only_level.body == b'{"kept":{},"tags":["A1"]}'
 
     def test_refuses_an_id_that_is_no_number_where_one_is_due(self, tmp_path: Path) -> None:
         """A number with a leading zero would be another number."""
@@ -252,7 +276,7 @@ class TestBodyForm:
 
         for remote_id in ("abc", "007"):
             with pytest.raises(PayloadRefused, match="whole number"):
-                push.freeze(b'{"role":"CTO"}', remote_id=remote_id)
+                push.freeze(b'{"role":"CTO"}', remote_id=remote_id, command=COMMAND)
 
     def test_refuses_a_field_placed_twice(self, tmp_path: Path) -> None:
         """A field with two places has two values as soon as one is edited."""

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -12,14 +13,16 @@ from pydantic import ValidationError
 
 from oncefence.catalog.errors import CatalogError, PayloadRefused, UnknownOperation
 from oncefence.catalog.loader import load_binding, load_pack
+from oncefence.catalog.operations import BoundOperation
 from oncefence.catalog.payload import payload_digest
-from oncefence.catalog.view import BoundOperation, IntegrationBindingView, compile_view
+from oncefence.catalog.view import IntegrationBindingView, compile_view
 
 ROOT = Path(__file__).parents[2]
 PACK = ROOT / "src/oncefence/catalog/packs/hubspot.toml"
 BINDING = ROOT / "docs/examples/lead-title.binding.toml"
 VIEW = compile_view(load_pack(PACK), load_binding(BINDING))
 PUSH = VIEW.operation("lead.title.push")
+COMMAND = UUID("00000000-0000-4000-8000-000000000001")
 
 TITLES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 AWKWARD = [
@@ -51,8 +54,10 @@ class TestView:
         assert again == VIEW
         assert again.digest == VIEW.digest
         assert again.to_json() == VIEW.to_json()
-        frozen = again.operation("lead.title.push").freeze(payload("CTO"), remote_id="512")
-        assert frozen == PUSH.freeze(payload("CTO"), remote_id="512")
+        frozen = again.operation("lead.title.push").freeze(
+            payload("CTO"), remote_id="512", command=COMMAND
+        )
+        assert frozen == PUSH.freeze(payload("CTO"), remote_id="512", command=COMMAND)
 
     def test_is_canonical(self) -> None:
         """One content has one text: sorted, compact, ASCII."""
@@ -146,7 +151,7 @@ class TestView:
 class TestFreeze:
     def test_makes_the_request_of_the_pack(self) -> None:
         """Method, target, headers and body are what the provider documents."""
-        frozen = PUSH.freeze(payload("CTO"), remote_id="512")
+        frozen = PUSH.freeze(payload("CTO"), remote_id="512", command=COMMAND)
 
         assert (frozen.method, frozen.target) == ("PATCH", "/crm/v3/objects/contacts/512")
         assert frozen.headers == (
@@ -162,7 +167,7 @@ class TestFreeze:
         data = payload(title, ensure_ascii=escaped)
         digest = payload_digest(data)
 
-        frozen = PUSH.freeze(data, remote_id="512")
+        frozen = PUSH.freeze(data, remote_id="512", command=COMMAND)
 
         assert json.loads(frozen.body) == {"properties": {"jobtitle": title}}
         # Its own bytes, not an escape for each character.
@@ -174,14 +179,16 @@ class TestFreeze:
     @pytest.mark.parametrize("title", AWKWARD)
     def test_brings_an_awkward_title_to_the_provider_exactly(self, title: str) -> None:
         """The titles that break other systems, each by name."""
-        frozen = PUSH.freeze(payload(title, ensure_ascii=False), remote_id="512")
+        frozen = PUSH.freeze(payload(title, ensure_ascii=False), remote_id="512", command=COMMAND)
 
         assert json.loads(frozen.body)["properties"]["jobtitle"] == title
 
     def test_clears_by_an_empty_text(self) -> None:
         """Null and an empty text both clear here; neither is taken for "unchanged"."""
-        assert PUSH.freeze(payload(None), remote_id="1").written == {"jobtitle": ""}
-        assert PUSH.freeze(payload(""), remote_id="1").written == {"jobtitle": ""}
+        assert PUSH.freeze(payload(None), remote_id="1", command=COMMAND).written == {
+            "jobtitle": ""
+        }
+        assert PUSH.freeze(payload(""), remote_id="1", command=COMMAND).written == {"jobtitle": ""}
 
     @pytest.mark.parametrize(
         ("data", "field", "reason"),
@@ -199,7 +206,7 @@ class TestFreeze:
     def test_refuses_what_is_not_bound(self, data: bytes, field: str, reason: str) -> None:
         """Nothing is guessed, dropped or converted on the way."""
         with pytest.raises(PayloadRefused) as refused:
-            PUSH.freeze(data, remote_id="512")
+            PUSH.freeze(data, remote_id="512", command=COMMAND)
 
         assert refused.value.field == field
         assert reason in refused.value.reason
@@ -213,7 +220,7 @@ class TestFreeze:
     def test_refuses_an_id_that_is_none(self, remote_id: str) -> None:
         """An id can never choose another path, host or header (C242)."""
         with pytest.raises(PayloadRefused) as refused:
-            PUSH.freeze(payload("CTO"), remote_id=remote_id)
+            PUSH.freeze(payload("CTO"), remote_id=remote_id, command=COMMAND)
 
         assert refused.value.field == "remote id"
 
@@ -222,7 +229,7 @@ class TestFreeze:
         """Even a pack whose pattern admits everything sends to its own path only."""
         lax = with_pattern(".*")
         try:
-            target = lax.freeze(payload("CTO"), remote_id=remote_id).target
+            target = lax.freeze(payload("CTO"), remote_id=remote_id, command=COMMAND).target
         except PayloadRefused:
             return
         prefix = "/crm/v3/objects/contacts/"
@@ -236,24 +243,24 @@ class TestFreeze:
     def test_refuses_path_tricks_whatever_the_pattern_says(self, remote_id: str) -> None:
         """A pack's author may err; the guard does not rest on the pattern alone."""
         with pytest.raises(PayloadRefused):
-            with_pattern("(?s).*").freeze(payload("CTO"), remote_id=remote_id)
+            with_pattern("(?s).*").freeze(payload("CTO"), remote_id=remote_id, command=COMMAND)
 
     def test_shows_no_content_in_its_repr(self) -> None:
         """A request may be logged whole by accident (C445)."""
-        frozen = PUSH.freeze(payload("canary"), remote_id="512")
+        frozen = PUSH.freeze(payload("canary"), remote_id="512", command=COMMAND)
 
         assert "canary" not in repr(frozen)
 
     def test_has_a_digest_of_all_that_is_sent(self) -> None:
         """Two requests that differ anywhere differ in digest."""
         digests = {
-            PUSH.freeze(payload(title), remote_id=remote_id).digest
+            PUSH.freeze(payload(title), remote_id=remote_id, command=COMMAND).digest
             for title in ("a", "b")
             for remote_id in ("1", "2")
         }
 
         assert len(digests) == 4
-        assert PUSH.freeze(b'{ "title" : "a" }', remote_id="1").digest in digests
+        assert PUSH.freeze(b'{ "title" : "a" }', remote_id="1", command=COMMAND).digest in digests
 
 
 class TestSubject:
@@ -271,3 +278,34 @@ class TestSubject:
 
 def with_pattern(pattern: str) -> BoundOperation:
     return PUSH.model_copy(update={"remote_id_pattern": pattern})
+
+
+class TestStoredView:
+    TEXT = (ROOT / "tests/data/views/lead-title.view-1.json").read_text(encoding="utf-8")
+
+    def test_of_an_earlier_version_is_read_with_what_it_then_meant(self) -> None:
+        """A command that was accepted before an upgrade is sent by its own view (C561)."""
+        push = IntegrationBindingView.from_json(self.TEXT).operation("lead.title.push")
+
+        frozen = push.freeze(payload("CTO"), remote_id="512", command=COMMAND)
+
+        assert frozen == PUSH.freeze(payload("CTO"), remote_id="512", command=COMMAND)
+        assert (push.kind, push.replay, push.idempotency, push.condition) == (
+            "update",
+            "none",
+            None,
+            None,
+        )
+        assert push.lookup is not None
+        assert push.lookup.kind == "by_id"
+        assert push.response.read_body(200, {}, b'{"id":"512"}', "512").identity_matches
+
+    def test_of_an_earlier_version_believes_no_contradictory_answer(self) -> None:
+        """What was learned since about answers holds for it too, where it is the safer way."""
+        push = IntegrationBindingView.from_json(self.TEXT).operation("lead.title.push")
+        body = b'{"id":"512","properties":{},"updatedAt":"x","errors":[{}]}'
+
+        reading = push.read_answer(200, {}, body, remote_id="512")
+
+        assert reading.declares_refusal
+        assert reading.evidence_present

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from oncefence.catalog.canonical import FileModel, FrozenMap, Model
-from oncefence.catalog.freeze import FieldType
+from oncefence.catalog.field_values import FieldType
 from oncefence.catalog.lanes import LaneChoice
 from oncefence.catalog.names import DottedName, FieldName, Name, Pattern
 

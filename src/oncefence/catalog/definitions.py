@@ -7,9 +7,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, PlainSerializer
 
 from oncefence.catalog.answers import ResponseContract
+from oncefence.catalog.bodies import check_body
 from oncefence.catalog.canonical import FileModel, FrozenMap, Model, plain, read_only
+from oncefence.catalog.conditions import ConditionRule
 from oncefence.catalog.errors import PayloadRefused
-from oncefence.catalog.freeze import ClearRule, FieldType
+from oncefence.catalog.field_values import ClearRule, FieldType
+from oncefence.catalog.form_body import FORM_MEDIA_TYPE, is_form
 from oncefence.catalog.lanes import Lanes
 from oncefence.catalog.lookup import LookupDefinition
 from oncefence.catalog.names import (
@@ -21,9 +24,11 @@ from oncefence.catalog.names import (
     Name,
     Pattern,
 )
+from oncefence.catalog.replays import IdempotencyRule
+from oncefence.catalog.tables import PackTables
 from oncefence.catalog.templates import (
+    COMMAND,
     REMOTE_ID,
-    check_body,
     check_path,
     check_template,
     expand,
@@ -50,16 +55,22 @@ def _token_template(template: str) -> str:
     return template
 
 
+def _path(template: str) -> str:
+    return check_path(template, (REMOTE_ID, COMMAND))
+
+
 def _query_template(template: str) -> str:
-    return check_template(template, (REMOTE_ID,))
+    return check_template(template, (REMOTE_ID, COMMAND))
 
 
-def _json_media_type(media_type: str) -> str:
+def _body_media_type(media_type: str) -> str:
     kind = media_type.partition(";")[0].strip()
-    if kind != "application/json" and not (
-        kind.startswith("application/") and kind.endswith("+json")
+    if not (
+        kind == "application/json"
+        or (kind.startswith("application/") and kind.endswith("+json"))
+        or is_form(media_type)
     ):
-        raise ValueError("must be application/json or application/...+json")
+        raise ValueError(f"must be application/json, application/...+json or {FORM_MEDIA_TYPE}")
     return media_type
 
 
@@ -101,6 +112,8 @@ class FieldDefinition(Model):
     type: FieldType
     clear: ClearRule = ClearRule.REFUSE
     max_length: int | None = Field(default=None, ge=1)
+    as_text: bool = False
+    """A number or a boolean goes as text where the body is JSON."""
 
 
 class ObjectDefinition(Model):
@@ -113,7 +126,7 @@ class ObjectDefinition(Model):
 class RequestTemplate(Model):
     """What is sent besides method and path."""
 
-    media_type: Annotated[HeaderValue, AfterValidator(_json_media_type)] = "application/json"
+    media_type: Annotated[HeaderValue, AfterValidator(_body_media_type)] = "application/json"
     query: FrozenMap[str, Annotated[str, AfterValidator(_query_template)]] = Field(
         default_factory=dict
     )
@@ -122,22 +135,25 @@ class RequestTemplate(Model):
 
 
 class OperationDefinition(Model):
-    """One write of fields to an existing remote record, and what each answer to it means."""
+    """One write of fields to a remote record, and what each answer to it means."""
 
     object: Name
+    kind: Literal["update", "create"] = "update"
     method: Literal["PATCH", "PUT", "POST"]
-    path: Annotated[str, AfterValidator(check_path)]
+    path: Annotated[str, AfterValidator(_path)]
     endpoint_class: DottedName
     total_deadline_ms: DeadlineMs = 8_000
     # "none": no idempotency key, so a send that may have arrived is never repeated (C563).
-    replay: Literal["none"]
+    replay: Literal["none", "idempotency_key"]
+    idempotency: IdempotencyRule | None = None
+    condition: ConditionRule | None = None
     lanes: Lanes = Lanes()
     request: RequestTemplate
     answer: ResponseContract
     lookup: LookupDefinition | None = None
 
 
-class ProviderPack(FileModel):
+class ProviderPack(FileModel, PackTables):
     """One provider: where it is, how it is spoken to, and what it can be asked to do."""
 
     format: Literal["oncefence.pack/1"]

@@ -56,6 +56,11 @@ def find(expression: str, document: object) -> object:
         return None
 
 
+def holds(expression: str, document: object) -> bool:
+    """Whether the expression finds more than null, false, zero or something empty."""
+    return bool(find(expression, document))
+
+
 def identity_text(value: object) -> str | None:
     """An id as text; some providers write ids as JSON integers."""
     if isinstance(value, str):

@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from hashlib import sha256
 
 from oncefence.catalog.canonical import Model, canonical_json, text_digest
 from oncefence.catalog.errors import PayloadRefused
+from oncefence.catalog.field_values import (
+    ClearRule,
+    FieldType,
+    ValueRefused,
+    exact_text,
+    wire_value,
+)
 from oncefence.catalog.names import FieldName
 from oncefence.catalog.strict_json import join
 
@@ -22,32 +28,16 @@ class FrozenRequest:
     headers: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)
     written: dict[str, str | None] = field(repr=False)
-    """Each remote field with the value written, for the comparison of a later lookup."""
+    """Each remote field with the exact text of the value written, for a later lookup."""
+
+    idempotency_key: str | None = None
+    """The provider's key, which is among the headers too; the same in every attempt."""
 
     @property
     def digest(self) -> str:
         """Lower-case hex SHA-256 over method, target, headers and the body's own digest."""
         body = sha256(self.body).hexdigest()
         return text_digest(canonical_json([self.method, self.target, self.headers, body]))
-
-
-class FieldType(StrEnum):
-    """What values a field takes."""
-
-    STRING = "string"
-
-
-class ClearRule(StrEnum):
-    """How a field is emptied at the provider."""
-
-    EMPTY_STRING = "empty_string"
-    """By an empty text; null in a payload becomes one."""
-
-    NULL = "null"
-    """By null; an empty text stays an empty text."""
-
-    REFUSE = "refuse"
-    """It cannot be: null and an empty text are refused."""
 
 
 class BoundField(Model):
@@ -59,13 +49,14 @@ class BoundField(Model):
     clear: ClearRule
     required: bool
     max_length: int | None
+    as_text: bool = False
 
 
 def written_fields(
     fields: tuple[BoundField, ...], payload: Mapping[str, object]
 ) -> dict[str, str | None]:
     """
-    Each remote field with its exact value; a key that is not in the payload is not written.
+    Each remote field with its exact text; a key that is not in the payload is not written.
 
     Raises:
         PayloadRefused: A key is unknown, missing or not of its field's kind, or none is there.
@@ -87,20 +78,34 @@ def written_fields(
     return written
 
 
+def wire_values(
+    fields: tuple[BoundField, ...], written: Mapping[str, str | None]
+) -> dict[str, object]:
+    """The same fields as their JSON values."""
+    return {
+        bound.remote: wire_value(bound.type, written[bound.remote], as_text=bound.as_text)
+        for bound in fields
+        if bound.remote in written
+    }
+
+
 def _value(bound: BoundField, value: object) -> str | None:
     if value is None and bound.clear is ClearRule.EMPTY_STRING:
         return ""
     if value is None and bound.clear is ClearRule.NULL:
         return None
-    if value in (None, "") and bound.clear is ClearRule.REFUSE:
+    # By comparison and not by truth: 0 and false are values like any other.
+    if value is None or (value == "" and bound.clear is ClearRule.REFUSE):
         raise PayloadRefused(bound.local, "must not be empty: the provider cannot clear it")
-    if not isinstance(value, str):
-        raise PayloadRefused(bound.local, "must be a string")
-    if bound.max_length is not None and len(value) > bound.max_length:
+    try:
+        text = exact_text(bound.type, value)
+    except ValueRefused as error:
+        raise PayloadRefused(bound.local, str(error)) from None
+    if bound.max_length is not None and len(text) > bound.max_length:
         raise PayloadRefused(
-            bound.local, f"has {len(value)} characters; at most {bound.max_length} are taken"
+            bound.local, f"has {len(text)} characters; at most {bound.max_length} are taken"
         )
-    return value
+    return text
 
 
 def _listed(names: set[str]) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+_MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]{0,998}[!-~])?")
 
 
@@ -29,6 +30,18 @@ def _header_value(value: str) -> str:
     return value
 
 
+def _ascending(statuses: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(statuses)) != len(statuses):
+        raise ValueError("names a status twice")
+    return tuple(sorted(statuses))
+
+
+def _media_type(text: str) -> str:
+    if not _MEDIA_TYPE.fullmatch(text):
+        raise ValueError("is not a media type; write it in lower case and without parameters")
+    return text
+
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\z")]
 DottedName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,99}\z")]
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}\z")]
@@ -36,3 +49,6 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 HeaderName = Annotated[str, AfterValidator(_header)]
 HeaderValue = Annotated[str, AfterValidator(_header_value)]
 DeadlineMs = Annotated[int, Field(ge=100, le=120_000)]
+MediaType = Annotated[str, AfterValidator(_media_type)]
+Statuses = Annotated[tuple[Annotated[int, Field(ge=200, le=599)], ...], AfterValidator(_ascending)]
+WaitSeconds = Annotated[int, Field(ge=1, le=86_400)]

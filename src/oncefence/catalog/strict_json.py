@@ -4,7 +4,7 @@ import json
 import re
 from decimal import Decimal
 from json import JSONDecodeError
-from typing import Final
+from typing import Final, Self
 
 INTEGER_MAX: Final = 2**53
 """Beyond it readers that hold numbers as doubles change the value without a word."""
@@ -32,6 +32,22 @@ class JsonRefused(ValueError):
         super().__init__(f"{where}: {reason}")
         self.where = where
         self.reason = reason
+
+
+class ExactFloat(float):
+    """A number with a fraction or an exponent, and beside its float the value as written."""
+
+    exact: Decimal
+
+    def __new__(cls, text: str) -> Self:
+        """The number that `text` writes."""
+        number = super().__new__(cls, text)
+        number.exact = Decimal(text)
+        return number
+
+
+# JMESPath tells a value's type by the name of its class.
+ExactFloat.__name__ = "float"
 
 
 class _Pairs(list[tuple[str, object]]):
@@ -115,7 +131,7 @@ def _number(text: str, where: str, exact: bool) -> int | float:
         raise JsonRefused(where, f"{text} is not JSON")
     if len(text) > _DIGITS_MAX:
         raise JsonRefused(where, f"is a number of more than {_DIGITS_MAX} characters")
-    number = int(text) if text.lstrip("-").isdigit() else float(text)
+    number = int(text) if text.lstrip("-").isdigit() else ExactFloat(text)
     if number in (float("inf"), float("-inf")):
         raise JsonRefused(where, "is a number out of range")
     # By Decimal, since the float of 2^53 + 1 is 2^53 already.

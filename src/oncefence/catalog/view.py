@@ -4,102 +4,26 @@ The IntegrationBindingView: all of pack and binding that a command ever needs, f
 A command pins one view. Nothing is read from a pack, a binding or another view afterwards.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from oncefence.catalog.answers import ResponseContract
-from oncefence.catalog.bindings import (
-    CompletionContract,
-    IntegrationBinding,
-    OperationBinding,
-)
-from oncefence.catalog.canonical import FrozenMap, Model, canonical_json, text_digest
+from oncefence.catalog.bindings import IntegrationBinding, OperationBinding
+from oncefence.catalog.canonical import FrozenMap, canonical_json, text_digest
 from oncefence.catalog.checks import binding_problems
-from oncefence.catalog.definitions import (
-    AuthRule,
-    BodyTemplate,
-    OperationDefinition,
-    ProviderPack,
-    TraceHeaders,
-)
-from oncefence.catalog.errors import CatalogError, PayloadRefused, Problem, UnknownOperation
-from oncefence.catalog.freeze import BoundField, ClearRule, FrozenRequest, written_fields
-from oncefence.catalog.lanes import Lanes
+from oncefence.catalog.definitions import AuthRule, OperationDefinition, ProviderPack, TraceHeaders
+from oncefence.catalog.errors import CatalogError, Problem, UnknownOperation
+from oncefence.catalog.field_values import ClearRule, FieldType
+from oncefence.catalog.form_body import is_form
+from oncefence.catalog.freeze import BoundField
 from oncefence.catalog.lookup import LookupContract
-from oncefence.catalog.names import DottedName, Name, Pattern
-from oncefence.catalog.payload import parse_payload
-from oncefence.catalog.templates import REMOTE_ID, check_remote_id, expand_target, render_body
+from oncefence.catalog.names import DottedName, Name
+from oncefence.catalog.operations import BoundOperation, in_order
+from oncefence.catalog.tables import PackTables
 
 
-class BoundOperation(Model):
-    """One local operation with everything that performs it and explains its answers."""
-
-    name: DottedName
-    provider: Name
-    pack_operation: DottedName
-    endpoint_class: DottedName
-    payload_version: int
-    local_object: Name
-    subject_pattern: Pattern
-    remote_object: Name
-    remote_id_pattern: Pattern
-    method: str
-    path: str
-    query: FrozenMap[str, str]
-    headers: tuple[tuple[str, str], ...]
-    body: BodyTemplate
-    total_deadline_ms: int
-    replay: Literal["none"]
-    sensitive: bool
-    fields: tuple[BoundField, ...]
-    lanes: Lanes
-    completion: CompletionContract
-    response: ResponseContract
-    lookup: LookupContract | None
-
-    def check_subject(self, subject: str) -> None:
-        """
-        The subject is of the form that the binding declares.
-
-        Raises:
-            PayloadRefused: It is not.
-        """
-        if not re.fullmatch(self.subject_pattern, subject, re.ASCII):
-            raise PayloadRefused(
-                "subject", f"does not match the binding's pattern {self.subject_pattern}"
-            )
-
-    def check_remote_id(self, remote_id: str) -> None:
-        """
-        A link to this id can be used in a request.
-
-        Raises:
-            PayloadRefused: It cannot.
-        """
-        check_remote_id(remote_id, self.remote_id_pattern)
-
-    def freeze(self, payload: bytes, *, remote_id: str) -> FrozenRequest:
-        """
-        The exact request for this payload and link; the same bytes each time (C142).
-
-        Raises:
-            PayloadRefused: The payload or the id cannot become an exact request.
-        """
-        check_remote_id(remote_id, self.remote_id_pattern)
-        written = written_fields(self.fields, parse_payload(payload))
-        return FrozenRequest(
-            method=self.method,
-            target=expand_target(self.path, self.query, {REMOTE_ID: remote_id}),
-            headers=self.headers,
-            body=render_body(self.body, remote_id=remote_id, written=written),
-            written=written,
-        )
-
-
-class IntegrationBindingView(Model):
+class IntegrationBindingView(PackTables):
     """An immutable projection of one binding and the pack it was made with."""
 
     format: Literal["oncefence.view/1"] = "oncefence.view/1"
@@ -178,6 +102,7 @@ def compile_view(pack: ProviderPack, binding: IntegrationBinding) -> Integration
         trace=pack.trace,
         pack_digest=pack.digest,
         binding_digest=binding.digest,
+        **pack.tables(),
         operations={
             name: _bound(pack, pack.operations[bound.operation], name, bound)
             for name, bound in binding.operations.items()
@@ -202,7 +127,9 @@ def _bound(
         method=definition.method,
         path=definition.path,
         query=dict(request.query),
-        headers=_headers({**pack.headers, **request.headers, "Content-Type": request.media_type}),
+        headers=in_order(
+            {**pack.headers, **request.headers, "Content-Type": request.media_type}.items()
+        ),
         body=request.body,
         total_deadline_ms=definition.total_deadline_ms,
         replay=definition.replay,
@@ -212,6 +139,10 @@ def _bound(
         completion=binding.completion,
         response=definition.answer,
         lookup=_lookup(pack, definition),
+        kind=definition.kind,
+        idempotency=definition.idempotency,
+        condition=definition.condition,
+        body_form="form" if is_form(request.media_type) else "json",
     )
 
 
@@ -227,6 +158,7 @@ def _fields(
             clear=remote[field.remote].clear,
             required=field.required,
             max_length=field.max_length or remote[field.remote].max_length,
+            as_text=remote[field.remote].as_text,
         )
         for local, field in sorted(binding.fields.items())
     )
@@ -236,6 +168,9 @@ def _lookup(pack: ProviderPack, definition: OperationDefinition) -> LookupContra
     if definition.lookup is None:
         return None
     target = pack.objects[definition.object]
+    headers = dict(pack.headers)
+    if definition.lookup.media_type is not None:
+        headers["Content-Type"] = definition.lookup.media_type
     # Part by part, since a dump would hold JSON types and not the model's own. Any, because
     # each part is validated again.
     parts: dict[str, Any] = {
@@ -243,15 +178,16 @@ def _lookup(pack: ProviderPack, definition: OperationDefinition) -> LookupContra
     }
     return LookupContract(
         **parts,
-        headers=_headers(pack.headers),
+        headers=in_order(headers.items()),
         remote_id_pattern=target.remote_id,
         cleared_reads_as_null=tuple(
             name
             for name, field in sorted(target.fields.items())
             if field.clear is ClearRule.EMPTY_STRING
         ),
+        types={
+            name: field.type
+            for name, field in sorted(target.fields.items())
+            if field.type is not FieldType.STRING
+        },
     )
-
-
-def _headers(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(headers.items(), key=lambda pair: pair[0].lower()))

@@ -1,0 +1,166 @@
+"""A local operation with all that performs it, and what it does with payloads and answers."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Literal
+from uuid import UUID
+
+from oncefence.catalog.answers import AnswerHeaders, BodyReading, ResponseContract, lower_case
+from oncefence.catalog.bindings import CompletionContract
+from oncefence.catalog.bodies import fill, json_body
+from oncefence.catalog.canonical import FrozenMap, Model
+from oncefence.catalog.conditions import ConditionRule
+from oncefence.catalog.definitions import BodyTemplate
+from oncefence.catalog.errors import PayloadRefused
+from oncefence.catalog.form_body import form_body
+from oncefence.catalog.freeze import BoundField, FrozenRequest, wire_values, written_fields
+from oncefence.catalog.lanes import Lanes
+from oncefence.catalog.lookup import LookupContract
+from oncefence.catalog.names import DottedName, Name, Pattern
+from oncefence.catalog.payload import parse_payload
+from oncefence.catalog.replays import IdempotencyRule
+from oncefence.catalog.templates import COMMAND, REMOTE_ID, check_remote_id, expand_target
+from oncefence.domain.classification import ReplyContract
+
+
+class BoundOperation(Model):
+    """One local operation with everything that performs it and explains its answers."""
+
+    name: DottedName
+    provider: Name
+    pack_operation: DottedName
+    endpoint_class: DottedName
+    payload_version: int
+    local_object: Name
+    subject_pattern: Pattern
+    remote_object: Name
+    remote_id_pattern: Pattern
+    method: str
+    path: str
+    query: FrozenMap[str, str]
+    headers: tuple[tuple[str, str], ...]
+    body: BodyTemplate
+    total_deadline_ms: int
+    replay: Literal["none", "idempotency_key"]
+    sensitive: bool
+    fields: tuple[BoundField, ...]
+    lanes: Lanes
+    completion: CompletionContract
+    response: ResponseContract
+    lookup: LookupContract | None
+    # Views that were stored before these were known are of operations that have none of them.
+    kind: Literal["update", "create"] = "update"
+    idempotency: IdempotencyRule | None = None
+    condition: ConditionRule | None = None
+    body_form: Literal["json", "form"] = "json"
+
+    @property
+    def is_create(self) -> bool:
+        """Whether it makes a record, whose id only the answer tells."""
+        return self.kind == "create"
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether its record may be there before it is made, and can be found by what is unique."""
+        lookup = self.lookup
+        return self.is_create and lookup is not None and lookup.key_strength == "unique_property"
+
+    def check_subject(self, subject: str) -> None:
+        """
+        The subject is of the form that the binding declares.
+
+        Raises:
+            PayloadRefused: It is not.
+        """
+        if not re.fullmatch(self.subject_pattern, subject, re.ASCII):
+            raise PayloadRefused(
+                "subject", f"does not match the binding's pattern {self.subject_pattern}"
+            )
+
+    def check_remote_id(self, remote_id: str) -> None:
+        """
+        A link to this id can be used in a request.
+
+        Raises:
+            PayloadRefused: It cannot.
+        """
+        check_remote_id(remote_id, self.remote_id_pattern)
+
+    def freeze(self, payload: bytes, *, remote_id: str | None, command: UUID) -> FrozenRequest:
+        """
+        The exact request for this payload, link and command; the same bytes each time (C142).
+
+        Raises:
+            PayloadRefused: The payload or the id cannot become an exact request.
+        """
+        ids = {COMMAND: str(command)}
+        if not self.is_create:
+            ids[REMOTE_ID] = check_remote_id(remote_id, self.remote_id_pattern)
+        elif remote_id is not None:
+            raise PayloadRefused("remote id", "is given, but a create makes a new record")
+        members: Mapping[str, object] = parse_payload(payload)
+        headers = list(self.headers)
+        if self.condition is not None:
+            members, header = self.condition.take(members)
+            headers.append(header)
+        key = self.idempotency.header_for(command) if self.idempotency is not None else None
+        if key is not None:
+            headers.append(key)
+        written = written_fields(self.fields, members)
+        self._check_can_be_found(written)
+        body = fill(self.body, values=wire_values(self.fields, written), ids=ids)
+        return FrozenRequest(
+            method=self.method,
+            target=expand_target(self.path, self.query, ids),
+            headers=in_order(headers),
+            body=form_body(body) if self.body_form == "form" else json_body(body),
+            written=written,
+            idempotency_key=key[1] if key is not None else None,
+        )
+
+    def _check_can_be_found(self, written: Mapping[str, str | None]) -> None:
+        for name in sorted(self.lookup.fields_used()) if self.lookup is not None else ():
+            if not written.get(name):
+                local = next(field.local for field in self.fields if field.remote == name)
+                raise PayloadRefused(
+                    local, "must not be empty: a lookup would find the new record by it"
+                )
+
+    def read_answer(
+        self, status: int, headers: AnswerHeaders, body: bytes, *, remote_id: str | None
+    ) -> BodyReading:
+        """
+        What an answer shows; never raises for any bytes.
+
+        The id that a create learns must be one that could be sent to later.
+        """
+        reading = self.response.read_body(status, headers, body, remote_id)
+        if self.is_create and reading.remote_id is not None:
+            try:
+                self.check_remote_id(reading.remote_id)
+            except PayloadRefused:
+                return replace(reading, identity_matches=False, remote_id=None)
+        return reading
+
+    def reply_contract(self, headers: AnswerHeaders, *, key_is_live: bool) -> ReplyContract:
+        """
+        The meaning of statuses for the domain; what a body declares is in its verdict.
+
+        An answer that the provider kept from an earlier attempt would be repeated by every
+        later one, so under it the key makes nothing safe that could change.
+        """
+        contract = self.response
+        is_kept = self.idempotency is not None and self.idempotency.is_replayed(lower_case(headers))
+        return ReplyContract(
+            success_statuses=frozenset(contract.success),
+            rejected_statuses=frozenset(contract.rejected),
+            not_applied_statuses=frozenset(contract.not_applied),
+            has_live_idempotency_key=key_is_live and not is_kept,
+            condition_failed_statuses=frozenset(self.condition.failed if self.condition else ()),
+        )
+
+
+def in_order(headers: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The headers in the one order in which they are frozen and sent."""
+    return tuple(sorted(headers, key=lambda pair: pair[0].lower()))
