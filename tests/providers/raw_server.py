@@ -19,7 +19,26 @@ class RawServer:
     port: int = 0
     connections: int = 0
     received: list[bytearray] = field(default_factory=list)
+    peers: list[int] = field(default_factory=list)
+    """The ports of the clients, in the order in which they came."""
+
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def was_left_alone(self) -> None:
+        """
+        Return when every connection that was made before this call has been counted.
+
+        They are accepted in the order in which they came, so one of our own that is accepted
+        stands behind all others; it is not counted.
+        """
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS) as last:
+            own = last.getsockname()[1]
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while own not in self.peers:
+                    await asyncio.sleep(0)
+        self.connections -= 1
+        del self.received[self.peers.index(own)]
+        self.peers.remove(own)
 
     @property
     def base_url(self) -> str:
@@ -77,6 +96,15 @@ class Call:
         self.received += data
         return not data
 
+    async def hang_up(self) -> None:
+        """Say nothing more, and count what the client still has to say."""
+        if self.writer.is_closing():
+            return
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        while data := await asyncio.wait_for(self.reader.read(65_536), PATIENCE_SECONDS):
+            self.received += data
+
     def reset(self) -> None:
         """Close with RST instead of FIN."""
         connection = self.writer.get_extra_info("socket")
@@ -114,24 +142,64 @@ def replies(data: bytes) -> Script:
 async def raw_server(
     script: Script, *, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[RawServer]:
-    """Serve every connection by the script, on a free port of loopback."""
+    """
+    Serve every connection by the script, on a free port of loopback.
+
+    A connection counts from the moment that the operating system hands it over, with or without
+    a handshake after it. An assertion that fails in a script fails the test.
+    """
+    loop = asyncio.get_running_loop()
     server = RawServer()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    server.port = listener.getsockname()[1]
+    calls: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server.connections += 1
-        received = bytearray()
-        server.received.append(received)
-        try:
-            await script(Call(reader, writer, received))
-        except (ConnectionError, TimeoutError):
-            pass  # the client is gone or silent: what arrived is counted all the same
-        finally:
-            writer.close()
-            server.finished.set()
+    async def accept() -> None:
+        while True:
+            connection, peer = await loop.sock_accept(listener)
+            server.connections += 1
+            server.peers.append(peer[1])
+            received = bytearray()
+            server.received.append(received)
+            calls.add(asyncio.create_task(_serve(server, script, connection, tls, received)))
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    server.port = listener.sockets[0].getsockname()[1]
+    accepting = asyncio.create_task(accept())
     try:
         yield server
+        if calls:
+            await asyncio.wait(calls, timeout=PATIENCE_SECONDS)
     finally:
+        accepting.cancel()
+        for call in calls:
+            call.cancel()
+        ends = await asyncio.gather(*calls, return_exceptions=True)
         listener.close()
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+
+
+async def _serve(
+    server: RawServer,
+    script: Script,
+    connection: socket.socket,
+    tls: ssl.SSLContext | None,
+    received: bytearray,
+) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    try:
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls)
+    except OSError:
+        return  # no handshake, and so no request
+    call = Call(reader, asyncio.StreamWriter(transport, protocol, reader, loop), received)
+    try:
+        await script(call)
+        await call.hang_up()
+    except OSError:
+        pass  # the client is gone or silent: what arrived is counted all the same
+    finally:
+        transport.close()
+        server.finished.set()

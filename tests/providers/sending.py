@@ -44,6 +44,13 @@ async def send(
     )
 
 
+def connected_to(server: RawServer) -> socket.socket:
+    """A socket that the server's queue has taken."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+    connection.setblocking(False)
+    return connection
+
+
 class ManualClock:
     """A boot-time clock that the test moves."""
 

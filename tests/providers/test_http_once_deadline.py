@@ -4,15 +4,24 @@ import asyncio
 
 import pytest
 
+from oncefence.activities.connecting import open_streams
 from oncefence.activities.http_once import (
     PhaseJournal,
     SendDeadline,
     http_once,
 )
-from oncefence.activities.wire import GuardedStream, WireFault
+from oncefence.activities.wire import GuardedStream
+from oncefence.activities.wire_fault import WireFault
 from oncefence.domain.classification import SendFault, WirePhase
 from tests.providers.raw_server import Call, RawServer, answer, raw_server, replies
-from tests.providers.sending import LOCAL, ManualClock, request_to, send, swallowing_host
+from tests.providers.sending import (
+    LOCAL,
+    ManualClock,
+    connected_to,
+    request_to,
+    send,
+    swallowing_host,
+)
 
 
 class TestDeadline:
@@ -202,7 +211,7 @@ class TestBeforeFirstByte:
             call.reset()
 
         async with raw_server(script) as server:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            reader, writer = await open_streams(connected_to(server))
             with pytest.raises(OSError, match="reset"):
                 await asyncio.wait_for(reader.read(1), 5)
             journal = PhaseJournal()

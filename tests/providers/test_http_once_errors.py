@@ -1,7 +1,8 @@
 """Every error of the transport has a fault, and none loses the phase."""
 
-import inspect
-from typing import Any
+import ssl
+import sys
+from types import ModuleType
 
 import h11
 import httpcore
@@ -17,19 +18,69 @@ from oncefence.domain.classification import SendFault, WirePhase
 from tests.providers.raw_server import answer, raw_server, replies
 from tests.providers.sending import send
 
+LIBRARIES = (httpx, httpcore, h11, ssl)
+
+
+def errors_of(library: ModuleType) -> set[type[Exception]]:
+    """Every error that the library defines, in whichever of its modules."""
+    prefix = library.__name__
+    modules = [
+        module
+        for name, module in sorted(sys.modules.items())
+        if name == prefix or name.startswith(f"{prefix}.")
+    ]
+    return {
+        member
+        for module in modules
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and issubclass(member, Exception)
+        and (member.__module__ == prefix or member.__module__.startswith(f"{prefix}."))
+    }
+
+
+def unread(library: ModuleType) -> set[str]:
+    """The errors of the library that no fault is named for."""
+    return {
+        f"{error.__module__}.{error.__qualname__}"
+        for error in errors_of(library) - set(module._FAULTS)
+    }
+
 
 class TestErrorsOfTheTransport:
-    @pytest.mark.parametrize("library", [httpx, httpcore])
-    def test_are_mapped_one_by_one(self, library: Any) -> None:
+    @pytest.mark.parametrize("library", LIBRARIES, ids=lambda each: each.__name__)
+    def test_are_mapped_one_by_one(self, library: ModuleType) -> None:
         """An upgrade that brings a new error must be read before it is used (C246)."""
-        defined = {
-            member
-            for _, member in inspect.getmembers(library, inspect.isclass)
-            if issubclass(member, Exception)
-        }
+        assert unread(library) == set()
 
-        assert len(defined) >= 15
-        assert {error.__qualname__ for error in defined - set(module._FAULTS)} == set()
+    def test_are_all_found(self) -> None:
+        """A walk that finds too little would let everything pass."""
+        found = {library.__name__: len(errors_of(library)) for library in LIBRARIES}
+
+        assert found["httpx"] >= 27
+        assert found["httpcore"] >= 15
+        assert found["h11"] >= 3
+        assert found["ssl"] >= 7
+
+    def test_of_a_new_version_are_seen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A rule that cannot fail guards nothing: at the top, or deep inside where it is raised."""
+        new = type("ConnectionMigrated", (httpcore.NetworkError,), {"__module__": "httpcore._new"})
+        inside = ModuleType("httpcore._new")
+        monkeypatch.setattr(inside, "ConnectionMigrated", new, raising=False)
+        monkeypatch.setitem(sys.modules, "httpcore._new", inside)
+        top = type("NewlyThought", (Exception,), {"__module__": "httpx"})
+        monkeypatch.setattr(httpx, "NewlyThought", top, raising=False)
+
+        assert unread(httpcore) == {"httpcore._new.ConnectionMigrated"}
+        assert unread(httpx) == {"httpx.NewlyThought"}
+        # And yet it has a fault at once, by what it is made of; the phase decides anyhow.
+        assert fault_of(new()) is SendFault.LOST
+
+    def test_that_are_gone_are_mapped_no_more(self) -> None:
+        """An error that no library has any longer is a line that nobody can check."""
+        known = {OSError}.union(*(errors_of(library) for library in LIBRARIES))
+
+        assert set(module._FAULTS) - known == set()
 
     def test_that_nobody_foresaw_are_unexpected(self) -> None:
         """Even then there is a fault, and the phase still decides."""
@@ -40,7 +91,7 @@ class TestErrorsOfTheTransport:
     ) -> None:
         """After the first byte an error of our own is an unknown outcome, not a crash (C247)."""
 
-        def explode(*_: object) -> bool:
+        async def explode(*_: object) -> bool:
             raise ZeroDivisionError
 
         monkeypatch.setattr(module, "has_bytes_after_the_answer", explode)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from oncefence.activities import http_once as module
+from oncefence.activities.connecting import system_resolver
 from oncefence.activities.http_once import (
     SendDeadline,
     TargetPolicy,
@@ -15,7 +16,6 @@ from oncefence.activities.http_once import (
     http_once,
 )
 from oncefence.activities.target import Target
-from oncefence.activities.wire import system_resolver
 from oncefence.domain.classification import SendFault, WirePhase
 from oncefence.domain.redaction import Secret
 from tests.providers.certificates import tls_pair

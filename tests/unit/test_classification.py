@@ -1,7 +1,6 @@
 """One wire, five outcomes: the table of C246 over the full product of what can be seen."""
 
-from collections.abc import Iterator
-from itertools import product
+from dataclasses import replace
 
 import pytest
 
@@ -13,8 +12,24 @@ from oncefence.domain.classification import (
     SendFault,
     WirePhase,
     classify,
+    verdict_of_item,
 )
 from oncefence.domain.effect import Outcome
+from tests.golden.classification import (
+    AFTER,
+    BEFORE,
+    CONDITIONAL,
+    KEYED,
+    PAGE,
+    PHASES,
+    REDIRECTS,
+    SILENT,
+    Cell,
+    cells,
+    page_with,
+    row_of,
+)
+from tests.golden.classification import PLAIN as CONTRACT
 
 GOOD = BodyVerdict(complete=True, parseable=True, evidence_present=True, identity_matches=True)
 REFUSAL = BodyVerdict(
@@ -24,69 +39,25 @@ REFUSAL = BodyVerdict(
     identity_matches=False,
     declares_refusal=True,
 )
-CONTRACT = ReplyContract(
-    success_statuses=frozenset({200, 207}),
-    rejected_statuses=frozenset({400, 404, 409, 422}),
-    not_applied_statuses=frozenset({401, 429, 503}),
-    has_live_idempotency_key=False,
-)
-KEYED = ReplyContract(
-    success_statuses=frozenset({200}),
-    rejected_statuses=frozenset({402, 404}),
-    not_applied_statuses=frozenset({429}),
-    has_live_idempotency_key=True,
-)
-SILENT = ReplyContract(
-    success_statuses=frozenset(),
-    rejected_statuses=frozenset(),
-    not_applied_statuses=frozenset(),
-    has_live_idempotency_key=False,
-)
-REDIRECT_DECLARED = ReplyContract(
-    success_statuses=frozenset({303}),
-    rejected_statuses=frozenset({302}),
-    not_applied_statuses=frozenset(),
-    has_live_idempotency_key=False,
-)
+NOT_APPLIED = {"declares_not_applied": True}
 NEVER_FOLLOWED = {301, 307, 308}
 
-PHASES = list(WirePhase)
-STATUSES = [
-    *[None, -1, 0, 100, 101, 199, 200, 201, 204, 207, 299, 301, 302, 303, 304, 307, 308],
-    *[400, 401, 402, 403, 404, 409, 422, 429, 499, 500, 502, 503, 504, 599, 600, 999],
-]
-BODIES = [
-    None,
-    *[
-        BodyVerdict(
-            complete=complete,
-            parseable=parseable,
-            evidence_present=evidence,
-            identity_matches=identity,
-            declares_refusal=refusal,
-        )
-        for complete, parseable, evidence, identity, refusal in product([True, False], repeat=5)
-    ],
-]
-CONTRACTS = [CONTRACT, KEYED, SILENT, REDIRECT_DECLARED]
-CAUSES = [None, *SendFault]
 
-Cell = tuple[WirePhase, int | None, BodyVerdict | None, ReplyContract, SendFault | None]
-
-
-def cells(
-    phases: list[WirePhase], bodies: list[BodyVerdict | None]
-) -> Iterator[tuple[Cell, Classified]]:
-    for phase, status, body, contract, cause in product(
-        phases, STATUSES, bodies, CONTRACTS, CAUSES
-    ):
-        result = classify(phase=phase, status=status, body=body, contract=contract, cause=cause)
-        yield (phase, status, body, contract, cause), result
+def judge(cell: Cell) -> Classified:
+    return classify(
+        phase=cell.phase,
+        status=cell.status,
+        body=cell.body,
+        contract=cell.contract,
+        cause=cell.cause,
+    )
 
 
 def broken(cell: Cell, result: Classified) -> str | None:
     """Name the rule of the promise that this cell breaks, judged without the table."""
-    phase, status, body, contract, cause = cell
+    phase, status, body, contract, cause = (
+        *(cell.phase, cell.status, cell.body, cell.contract, cell.cause),
+    )
     if (result.outcome is Outcome.RETRYABLE_PRE_DISPATCH) is not (phase < WirePhase.FIRST_BYTE_OUT):
         return "pre-dispatch is said exactly when no byte can have left"
     if (result.failure_class is None) is not (result.outcome is Outcome.ACCEPTED):
@@ -96,7 +67,8 @@ def broken(cell: Cell, result: Classified) -> str | None:
         or status in NEVER_FOLLOWED
         or status in contract.rejected_statuses
         or status in contract.not_applied_statuses
-        or (status in contract.success_statuses and body is not None and body.declares_refusal)
+        or (body is not None and body.complete and body.parseable and body.declares_refusal)
+        or (body is not None and body.complete and body.declares_not_applied)
     )
     if result.outcome is Outcome.ACCEPTED:
         if result.may_have_applied:
@@ -115,9 +87,11 @@ def broken(cell: Cell, result: Classified) -> str | None:
             if phase is not WirePhase.COMPLETE:
                 return "a refusal that broke off is no refusal"
         case Outcome.REPLAY_SAFE_RETRY if not (
-            contract.has_live_idempotency_key or status in contract.not_applied_statuses
+            contract.has_live_idempotency_key
+            or status in contract.not_applied_statuses
+            or (body is not None and body.complete and body.declares_not_applied)
         ):
-            return "a replay is safe by a declared status or a live key"
+            return "a replay is safe by a declared sign or a live key"
         case Outcome.OUTCOME_UNKNOWN if not result.may_have_applied:
             return "unknown may have applied"
         case _:
@@ -126,24 +100,44 @@ def broken(cell: Cell, result: Classified) -> str | None:
 
 
 class TestFullProduct:
-    @pytest.mark.parametrize("phase", PHASES)
-    def test_no_cell_breaks_the_promise(self, phase: WirePhase) -> None:
+    @pytest.mark.parametrize("phases", PHASES, ids=str)
+    def test_no_cell_breaks_the_promise_or_leaves_the_table(
+        self, phases: tuple[WirePhase, ...]
+    ) -> None:
         """Every combination has one outcome, and none claims more than was seen (C246, C247)."""
-        wrong = [
-            (rule, cell, result)
-            for cell, result in cells([phase], BODIES)
-            if (rule := broken(cell, result)) is not None
-        ]
+        wrong: list[object] = []
+        for first in cells(phases[0]):
+            by_table = row_of(first).ends[first.contract.has_live_idempotency_key]
+            for phase in phases:
+                cell = first._replace(phase=phase)
+                result = judge(cell)
+                rule = broken(cell, result)
+                if rule is not None or result != by_table:
+                    wrong.append((rule, cell, result))
 
         assert wrong[:3] == []
 
-    def test_every_outcome_and_every_failure_occurs(self) -> None:
-        """A class that no cell produces would be a promise without a meaning."""
-        ends = [WirePhase.NOTHING, WirePhase.COMPLETE]
-        seen = [result for _, result in cells(ends, BODIES)]
+    def test_no_phase_is_left_out(self) -> None:
+        """A phase that is added is judged like the others, or the promise has a hole."""
+        assert [phase for phases in PHASES for phase in phases] == list(WirePhase)
 
-        assert {result.outcome for result in seen} == set(Outcome)
-        assert {result.failure_class for result in seen} == {None, *AttemptFailure}
+    def test_every_row_and_every_failure_is_needed(self) -> None:
+        """A row that no combination reaches would be a promise without a meaning."""
+        ends = (WirePhase.NOTHING, WirePhase.FIRST_BYTE_IN, WirePhase.COMPLETE)
+        contracts = (CONTRACT, CONDITIONAL)
+        reached = {id(row_of(cell)) for phase in ends for cell in cells(phase, contracts)}
+
+        assert [row.what for row in (*BEFORE, *AFTER) if id(row) not in reached] == []
+        # Whether an id is another link's is seen by the transaction that settles, and not here.
+        of_an_answer = {*AttemptFailure} - {AttemptFailure.IDENTITY_TAKEN}
+        assert {row.failure for row in (*BEFORE, *AFTER)} == {None, *of_an_answer}
+        assert {row.outcome for row in (*BEFORE, *AFTER)} == set(Outcome)
+
+    def test_the_page_shows_this_table(self) -> None:
+        """Whoever asks why an attempt was called unknown reads it there."""
+        page = PAGE.read_text(encoding="utf-8")
+
+        assert page == page_with(page), "run `python -m tests.golden.classification`"
 
 
 def after_send(
@@ -258,8 +252,8 @@ class TestWholeAnswer:
 
     def test_a_declared_redirect_is_what_the_pack_says(self) -> None:
         """302 and 303 are unknown only until an operation declares them (C246)."""
-        assert after_send(302, contract=REDIRECT_DECLARED).outcome is Outcome.REJECTED
-        assert after_send(303, contract=REDIRECT_DECLARED).outcome is Outcome.ACCEPTED
+        assert after_send(302, contract=REDIRECTS).outcome is Outcome.REJECTED
+        assert after_send(303, contract=REDIRECTS).outcome is Outcome.ACCEPTED
 
     def test_an_unfollowed_redirect_is_a_configuration_fault(self) -> None:
         """The address in the binding is wrong, and no retry mends that."""
@@ -395,6 +389,17 @@ class TestLiveKey:
 
 
 class TestReplyContract:
+    def test_refuses_a_failed_condition_that_is_no_refusal(self) -> None:
+        """It would be judged by a list that it is not in."""
+        with pytest.raises(ValueError, match="is a rejected one"):
+            ReplyContract(
+                success_statuses=frozenset({200}),
+                rejected_statuses=frozenset({404}),
+                not_applied_statuses=frozenset(),
+                condition_failed_statuses=frozenset({412}),
+                has_live_idempotency_key=False,
+            )
+
     def test_refuses_a_status_with_two_meanings(self) -> None:
         """A status in two lists would be settled by the order of our code."""
         with pytest.raises(ValueError, match="404 is declared twice"):
@@ -404,3 +409,128 @@ class TestReplyContract:
                 not_applied_statuses=frozenset(),
                 has_live_idempotency_key=False,
             )
+
+
+class TestSeveralInputs:
+    """What an answer for several inputs says of each."""
+
+    @pytest.mark.parametrize(
+        ("applied", "refused", "outcome", "failure"),
+        [
+            (["501"], ["502"], Outcome.ACCEPTED, None),
+            (["502"], ["501"], Outcome.REJECTED, AttemptFailure.REJECTED),
+            ([], ["501"], Outcome.REJECTED, AttemptFailure.REJECTED),
+            (["502"], [], Outcome.OUTCOME_UNKNOWN, AttemptFailure.EVIDENCE_MISSING),
+            ([], [], Outcome.OUTCOME_UNKNOWN, AttemptFailure.EVIDENCE_MISSING),
+            (["501"], ["501"], Outcome.OUTCOME_UNKNOWN, AttemptFailure.CONTRADICTORY_ANSWER),
+            (["501", "501"], [], Outcome.OUTCOME_UNKNOWN, AttemptFailure.IDENTITY_MISMATCH),
+        ],
+    )
+    def test_each_has_the_outcome_of_its_own_id(
+        self,
+        applied: list[str],
+        refused: list[str],
+        outcome: Outcome,
+        failure: AttemptFailure | None,
+    ) -> None:
+        """The outcome is one effect's, and not one answer's (C246)."""
+        verdict = verdict_of_item(
+            "501", applied=applied, refused=refused, complete=True, parseable=True
+        )
+
+        result = after_send(207, verdict)
+
+        assert (result.outcome, result.failure_class) == (outcome, failure)
+
+    @pytest.mark.parametrize("lacks", ["complete", "parseable", "media_type_matches"])
+    def test_none_is_accepted_by_half_an_answer(self, lacks: str) -> None:
+        """What follows the cut could speak against what stands before it."""
+        whole = {"complete": True, "parseable": True, "media_type_matches": True}
+        verdict = verdict_of_item("501", applied=["501"], refused=[], **(whole | {lacks: False}))
+
+        assert after_send(207, verdict).outcome is Outcome.OUTCOME_UNKNOWN
+
+
+class TestWhatTheBodySays:
+    """Signs that an operation declares for a status, beside the lists of statuses."""
+
+    @pytest.mark.parametrize("status", [403, 418, 302, 500, 503, 429])
+    def test_a_declared_refusal_counts_under_any_status(self, status: int) -> None:
+        """A provider may say no under a number that by itself proves nothing (C246)."""
+        assert after_send(status, REFUSAL).outcome is Outcome.REJECTED
+
+    @pytest.mark.parametrize("cause", [SendFault.TOO_LARGE, SendFault.EARLY, SendFault.ENCODED])
+    def test_only_of_a_body_that_is_all_there(self, cause: SendFault) -> None:
+        """The part that was not read may say the opposite."""
+        cut = BodyVerdict(
+            complete=False,
+            parseable=True,
+            evidence_present=False,
+            identity_matches=False,
+            declares_refusal=True,
+        )
+
+        assert after_send(418, cut, cause=cause).outcome is Outcome.OUTCOME_UNKNOWN
+
+    @pytest.mark.parametrize(
+        ("status", "failure"),
+        [
+            (403, AttemptFailure.NOT_APPLIED),
+            (404, AttemptFailure.NOT_APPLIED),
+            (200, AttemptFailure.NOT_APPLIED),
+            (429, AttemptFailure.RATE_LIMITED),
+        ],
+    )
+    def test_a_declared_sign_that_nothing_was_applied_permits_another_attempt(
+        self, status: int, failure: AttemptFailure
+    ) -> None:
+        """It is the frozen contract that proves it, also where the status says less (C252)."""
+        result = after_send(status, replace(REFUSAL, declares_refusal=False, **NOT_APPLIED))
+
+        assert (result.outcome, result.failure_class) == (Outcome.REPLAY_SAFE_RETRY, failure)
+        assert not result.may_have_applied
+
+    @pytest.mark.parametrize("status", [403, 200])
+    def test_two_signs_against_each_other_are_none(self, status: int) -> None:
+        """Whoever says both has proven neither."""
+        assert after_send(status, replace(REFUSAL, **NOT_APPLIED)).may_have_applied
+
+    def test_a_failed_condition_is_a_refusal_of_its_own_kind(self) -> None:
+        """The record has moved on since it was read, and a person may want to look again."""
+        result = after_send(412, contract=CONDITIONAL)
+
+        assert result == Classified(
+            outcome=Outcome.REJECTED,
+            failure_class=AttemptFailure.PRECONDITION_FAILED,
+            may_have_applied=False,
+            is_configuration_fault=False,
+        )
+
+    def test_a_failed_condition_that_nobody_set_is_unknown(self) -> None:
+        """Without a condition in the request, 412 is any undeclared status."""
+        assert after_send(412).outcome is Outcome.OUTCOME_UNKNOWN
+
+    @pytest.mark.parametrize(
+        ("contract", "outcome"),
+        [(CONTRACT, Outcome.OUTCOME_UNKNOWN), (KEYED, Outcome.REPLAY_SAFE_RETRY)],
+    )
+    def test_another_media_type_is_somebody_elses_success(
+        self, contract: ReplyContract, outcome: Outcome
+    ) -> None:
+        """A page in between has answered; a key lets the request be asked again."""
+        result = after_send(200, replace(GOOD, media_type_matches=False), contract=contract)
+
+        assert result.outcome is outcome
+        assert result.failure_class is AttemptFailure.MEDIA_TYPE_MISMATCH
+
+    @pytest.mark.parametrize("status", [301, 307, 308])
+    def test_a_redirect_that_is_declared_means_what_is_declared(self, status: int) -> None:
+        """The pack's word goes before the rule for redirects that nobody declared."""
+        results = {
+            301: Outcome.REPLAY_SAFE_RETRY,
+            307: Outcome.ACCEPTED,
+            308: Outcome.REJECTED,
+        }
+
+        assert after_send(status, contract=REDIRECTS).outcome is results[status]
+        assert not after_send(status, contract=REDIRECTS).is_configuration_fault

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from oncefence.activities.egress_proxy import EgressProxy
 from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.limits import Limits
@@ -41,6 +42,7 @@ def test_everything_can_be_set() -> None:
             "ONCEFENCE_ADMISSION_WINDOW": "4",
             "ONCEFENCE_LISTEN": "[::1]:0",
             "ONCEFENCE_PACK_FOLDERS": "packs:more packs:",
+            "ONCEFENCE_EGRESS_PROXY": "proxy.internal:3128",
             "ONCEFENCE_URL": "http://127.0.0.1:8080/",
             "ONCEFENCE_DOORS": "http://127.0.0.1:8081/",
         }
@@ -55,6 +57,7 @@ def test_everything_can_be_set() -> None:
     assert settings.limits == Limits(time_scale=0.01, attempts_max=3, admission_window=4)
     assert (settings.listen_host, settings.listen_port) == ("::1", 0)
     assert settings.pack_folders == (Path("packs"), Path("more packs"))
+    assert settings.egress_proxy == EgressProxy(host="proxy.internal", port=3128)
     assert settings.url == "http://127.0.0.1:8080"
     assert settings.doors == "http://127.0.0.1:8081"
     assert settings.operator_token.reveal() == PASSWORD
@@ -140,3 +143,24 @@ def test_an_unknown_name_is_refused_with_the_list() -> None:
     """The message is the documentation."""
     with pytest.raises(ConfigurationRefused, match="ONCEFENCE_KEY_FILE"):
         Settings.from_environment({"ONCEFENCE_COLOUR": "red"})
+
+
+@pytest.mark.parametrize(
+    "value", ["proxy", "http://proxy:3128", "user:correct-horse@proxy:3128", "proxy:0"]
+)
+def test_a_proxy_is_a_host_and_a_port(value: str) -> None:
+    """Credentials of a proxy would stand in an environment for nothing: none are ever sent."""
+    with pytest.raises(ConfigurationRefused, match="give host:port") as refused:
+        Settings.from_environment({"ONCEFENCE_EGRESS_PROXY": value})
+
+    assert refused.value.setting == "ONCEFENCE_EGRESS_PROXY"
+    assert PASSWORD not in str(refused.value)
+
+
+def test_no_proxy_of_the_environment_is_taken() -> None:
+    """What other programs read there is not meant for the calls that must be counted (C240)."""
+    settings = Settings.from_environment(
+        dict.fromkeys(("HTTPS_PROXY", "https_proxy", "ALL_PROXY"), "http://127.0.0.1:9")
+    )
+
+    assert settings.egress_proxy is None

@@ -15,26 +15,28 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, cast
 
+import h11
 import httpcore
 import httpx
 
+from oncefence.activities.connecting import Resolver, system_resolver
+from oncefence.activities.egress_proxy import EgressProxy
 from oncefence.activities.phase_journal import PhaseJournal
 from oncefence.activities.send_deadline import SendDeadline
 from oncefence.activities.target import Target, TargetPolicy, TargetRefusal, check_target
-from oncefence.activities.wire import (
-    DeadlinePassed,
-    GuardedStream,
-    HookRaised,
-    Resolver,
-    WireFault,
-    has_bytes_after_the_answer,
-    open_stream,
-    system_resolver,
+from oncefence.activities.wire import GuardedStream, has_bytes_after_the_answer, open_stream
+from oncefence.activities.wire_fault import DeadlinePassed, HookRaised, WireFault
+from oncefence.activities.wire_message import (
+    METHODS,
+    WireAnswer,
+    WireRequest,
+    checked_headers,
+    host_named_by,
 )
-from oncefence.activities.wire_message import METHODS, WireAnswer, WireRequest, checked_headers
 from oncefence.domain.classification import SendFault, WirePhase
 
 __all__ = [
+    "EgressProxy",
     "PhaseJournal",
     "SendDeadline",
     "TargetPolicy",
@@ -47,57 +49,55 @@ __all__ = [
 
 RESPONSE_LIMIT_BYTES: Final = 1024 * 1024
 
+# Chunks of a byte cost far more to read than they weigh.
+_PARTS_MAX: Final = 65_536
 
-# By class of error, and only a refinement: the phase decides (C247). A test compares the keys
-# with what the two libraries define, so that an upgrade cannot bring an unread one.
-_FAULTS: Final[Mapping[type[Exception], SendFault]] = MappingProxyType(
-    {
-        httpcore.ConnectionNotAvailable: SendFault.POOL,
-        httpcore.ProxyError: SendFault.PROXY_CONNECT,
-        httpcore.UnsupportedProtocol: SendFault.GUARD_REFUSED,
-        httpcore.ProtocolError: SendFault.GARBLED,
-        httpcore.RemoteProtocolError: SendFault.GARBLED,
-        # Our own request broke a rule of HTTP: what the guards let through is still refused.
-        httpcore.LocalProtocolError: SendFault.GUARD_REFUSED,
-        httpcore.TimeoutException: SendFault.DEADLINE,
-        httpcore.PoolTimeout: SendFault.POOL,
-        httpcore.ConnectTimeout: SendFault.CONNECT,
-        httpcore.ReadTimeout: SendFault.DEADLINE,
-        httpcore.WriteTimeout: SendFault.DEADLINE,
-        httpcore.NetworkError: SendFault.LOST,
-        httpcore.ConnectError: SendFault.CONNECT,
-        httpcore.ReadError: SendFault.LOST,
-        httpcore.WriteError: SendFault.LOST,
-        httpx.HTTPError: SendFault.UNEXPECTED,
-        httpx.RequestError: SendFault.UNEXPECTED,
-        httpx.TransportError: SendFault.LOST,
-        httpx.TimeoutException: SendFault.DEADLINE,
-        httpx.ConnectTimeout: SendFault.CONNECT,
-        httpx.ReadTimeout: SendFault.DEADLINE,
-        httpx.WriteTimeout: SendFault.DEADLINE,
-        httpx.PoolTimeout: SendFault.POOL,
-        httpx.NetworkError: SendFault.LOST,
-        httpx.ConnectError: SendFault.CONNECT,
-        httpx.ReadError: SendFault.LOST,
-        httpx.WriteError: SendFault.LOST,
-        httpx.CloseError: SendFault.LOST,
-        httpx.ProtocolError: SendFault.GARBLED,
-        httpx.LocalProtocolError: SendFault.GUARD_REFUSED,
-        httpx.RemoteProtocolError: SendFault.GARBLED,
-        httpx.ProxyError: SendFault.PROXY_CONNECT,
-        httpx.UnsupportedProtocol: SendFault.GUARD_REFUSED,
-        httpx.DecodingError: SendFault.ENCODED,
-        httpx.TooManyRedirects: SendFault.UNEXPECTED,
-        httpx.HTTPStatusError: SendFault.UNEXPECTED,
-        httpx.InvalidURL: SendFault.GUARD_REFUSED,
-        httpx.CookieConflict: SendFault.UNEXPECTED,
-        httpx.StreamError: SendFault.UNEXPECTED,
-        httpx.StreamConsumed: SendFault.UNEXPECTED,
-        httpx.StreamClosed: SendFault.UNEXPECTED,
-        httpx.ResponseNotRead: SendFault.UNEXPECTED,
-        httpx.RequestNotRead: SendFault.UNEXPECTED,
-        OSError: SendFault.LOST,
-    }
+
+# By class of error, and only a refinement: the phase decides (C247). A test compares these with
+# what the libraries define, so that an upgrade cannot bring one that nobody read.
+_ERRORS_OF: Final[Mapping[SendFault, tuple[type[Exception], ...]]] = {
+    SendFault.POOL: (
+        *(httpcore.ConnectionNotAvailable, httpcore.PoolTimeout),
+        httpx.PoolTimeout,
+    ),
+    SendFault.PROXY_CONNECT: (httpcore.ProxyError, httpx.ProxyError),
+    SendFault.CONNECT: (
+        *(httpcore.ConnectError, httpcore.ConnectTimeout),
+        *(httpx.ConnectError, httpx.ConnectTimeout),
+    ),
+    SendFault.TLS: (ssl.SSLError, ssl.SSLWantReadError, ssl.SSLWantWriteError),
+    SendFault.CERTIFICATE: (ssl.SSLCertVerificationError,),
+    # Our own request broke a rule of HTTP: what the guards let through is still refused.
+    SendFault.GUARD_REFUSED: (
+        *(httpcore.UnsupportedProtocol, httpcore.LocalProtocolError),
+        *(httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL),
+        h11.LocalProtocolError,
+    ),
+    SendFault.DEADLINE: (
+        *(httpcore.TimeoutException, httpcore.ReadTimeout, httpcore.WriteTimeout),
+        *(httpx.TimeoutException, httpx.ReadTimeout, httpx.WriteTimeout),
+    ),
+    SendFault.LOST: (
+        *(httpcore.NetworkError, httpcore.ReadError, httpcore.WriteError),
+        *(httpx.NetworkError, httpx.ReadError, httpx.WriteError, httpx.CloseError),
+        *(httpx.TransportError, OSError),
+        *(ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLEOFError),
+    ),
+    SendFault.GARBLED: (
+        *(httpcore.ProtocolError, httpcore.RemoteProtocolError),
+        *(httpx.ProtocolError, httpx.RemoteProtocolError),
+        *(h11.ProtocolError, h11.RemoteProtocolError),
+    ),
+    SendFault.ENCODED: (httpx.DecodingError,),
+    # What only a client or a careless reader raises, and neither is here.
+    SendFault.UNEXPECTED: (
+        *(httpx.HTTPError, httpx.RequestError, httpx.HTTPStatusError, httpx.TooManyRedirects),
+        *(httpx.CookieConflict, httpx.StreamError, httpx.StreamConsumed, httpx.StreamClosed),
+        *(httpx.ResponseNotRead, httpx.RequestNotRead),
+    ),
+}
+_FAULTS: Final = MappingProxyType(
+    {error: fault for fault, errors in _ERRORS_OF.items() for error in errors}
 )
 
 
@@ -121,9 +121,12 @@ async def http_once(
     journal: PhaseJournal | None = None,
     tls: ssl.SSLContext | None = None,
     resolver: Resolver = system_resolver,
+    proxy: EgressProxy | None = None,
 ) -> WireAnswer:
     """
     Send the request at most once and return what came of it; faults of the wire do not raise.
+
+    With a proxy, nothing goes out but through it.
 
     `before_first_byte` runs last, directly before the deadline is checked and the first byte
     leaves; what it raises is raised here, and nothing was sent. A caller that must know the
@@ -149,6 +152,7 @@ async def http_once(
                 journal=journal,
                 before_first_byte=before_first_byte,
                 response_limit_bytes=response_limit_bytes,
+                proxy=proxy,
             )
             try:
                 fault = await exchange.run(outgoing, stream, target, journal, response_limit_bytes)
@@ -163,6 +167,9 @@ async def http_once(
         journal.note = _note_of(error, fault) or journal.note
         if fault is SendFault.GARBLED and exchange.was_cut_short:
             fault = SendFault.LOST
+    journal.fault = fault
+    if exchange.status is not None and 300 <= exchange.status <= 399:
+        journal.redirect_host = host_named_by(exchange.headers.get("location", ""))
     return WireAnswer(
         phase=journal.phase,
         journal=journal,
@@ -236,6 +243,7 @@ class _Exchange:
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.body = bytearray()
+        self._parts = 0
         self._stream: GuardedStream | None = None
 
     @property
@@ -263,17 +271,22 @@ class _Exchange:
                 async for part in parts:
                     room = limit_bytes - len(self.body)
                     self.body += part[:room]
-                    if len(part) > room:
+                    self._parts += 1
+                    if len(part) > room or self._parts > _PARTS_MAX:
                         return SendFault.TOO_LARGE
         finally:
             await response.aclose()
         fault = _framing_fault(response, request.method)
-        if fault is None and has_bytes_after_the_answer(bytes(stream.received), request.method):
-            fault = SendFault.GARBLED
+        if fault is None:
+            received = bytes(stream.received)
+            is_longer = await has_bytes_after_the_answer(received, request.method)
+            fault = SendFault.GARBLED if is_longer else None
         if fault is None:
             journal.reach(WirePhase.COMPLETE)
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 fault = SendFault.ENCODED
+            elif stream.was_answered_early:
+                fault = SendFault.EARLY
         return fault
 
 

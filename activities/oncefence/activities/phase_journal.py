@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oncefence.domain.classification import WirePhase
+from oncefence.domain.classification import SendFault, WirePhase
 
 
 class PhaseJournal:
@@ -15,7 +15,10 @@ class PhaseJournal:
     each phase is noted before the step that it stands for can be seen from outside.
     """
 
-    __slots__ = ("_clock", "_offsets_ms", "_started", "bytes_in", "bytes_out", "note", "phase")
+    __slots__ = (
+        *("_clock", "_offsets_ms", "_started"),
+        *("bytes_in", "bytes_out", "fault", "note", "phase", "redirect_host"),
+    )
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -26,6 +29,10 @@ class PhaseJournal:
         self.bytes_in = 0
         self.note: str | None = None
         """A word from a closed list or the name of a type; never text from the provider."""
+
+        self.fault: SendFault | None = None
+        self.redirect_host: str | None = None
+        """The host that an unfollowed redirect names: of the form of a host, and nothing else."""
 
     def reach(self, phase: WirePhase) -> None:
         """Note that `phase` is reached; an earlier one that comes late changes nothing."""
@@ -43,7 +50,7 @@ class PhaseJournal:
             self.reach(WirePhase.ALL_OUT)
 
     def as_evidence(self) -> dict[str, int | str]:
-        """Return what a row may keep: numbers, phase names and one closed word."""
+        """Return what a row may keep: numbers, closed words, and where a redirect pointed."""
         evidence: dict[str, int | str] = {
             "phase": self.phase.name.lower(),
             "bytes_out": self.bytes_out,
@@ -51,6 +58,5 @@ class PhaseJournal:
         }
         for phase in sorted(self._offsets_ms):
             evidence[f"{phase.name.lower()}_ms"] = self._offsets_ms[phase]
-        if self.note is not None:
-            evidence["note"] = self.note
-        return evidence
+        words = {"fault": self.fault, "note": self.note, "redirect_host": self.redirect_host}
+        return evidence | {name: str(word) for name, word in words.items() if word is not None}

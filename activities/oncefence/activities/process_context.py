@@ -12,6 +12,7 @@ from uuid import UUID
 from temporalio import activity
 
 from oncefence.activities.contracts import RunResult, Step
+from oncefence.activities.egress_proxy import EgressProxy
 from oncefence.activities.measures import Measures
 from oncefence.activities.waking import AdmissionWindow, wake_all
 from oncefence.domain.claim import ClaimVerdict
@@ -208,6 +209,8 @@ class ProcessContext:
     views: ViewShelf
     runs: SendRegistry = field(default_factory=SendRegistry)
     measures: Measures = field(default_factory=Measures)
+    egress_proxy: EgressProxy | None = None
+    """The only way out, where one is set."""
 
     @property
     def window(self) -> AdmissionWindow:

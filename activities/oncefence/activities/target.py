@@ -51,9 +51,13 @@ class Target:
     path_and_query: str
 
     @property
-    def url(self) -> str:
+    def authority(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.path_and_query}"
+        return f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path_and_query}"
 
 
 _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -72,6 +76,10 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL_BYTE: Final = re.compile(rb"[\x00-\x1f\x7f]")
 _CONTROL_TEXT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DECODINGS_MAX: Final = 8
+
+# A name whose last label is a number is an address to the resolvers of old: 127.1, 0x7f.1.
+_READ_AS_AN_ADDRESS: Final = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
+_THIS_MACHINE: Final = re.compile(r"(?:^|\.)localhost$")
 
 _PUBLIC_IPV6: Final = ip_network("2000::/3")
 # Inside the public range, but each of them stands for another address or for none.
@@ -154,6 +162,22 @@ def refused_address(addresses: list[str], policy: TargetPolicy) -> TargetRefusal
     if policy.is_local or all(is_public(ip_address(address)) for address in addresses):
         return None
     return TargetRefusal.ADDRESS
+
+
+def refused_unresolved(host: str, policy: TargetPolicy) -> TargetRefusal | None:
+    """
+    Return a refusal where a host is plainly not public before anybody resolved it (C243).
+
+    All that can be said of a name that somebody else will resolve: an address is judged as
+    such, and what a resolver may read as an address or as this machine is refused.
+    """
+    if policy.is_local:
+        return None
+    try:
+        return None if is_public(ip_address(host)) else TargetRefusal.ADDRESS
+    except ValueError:
+        is_trick = _READ_AS_AN_ADDRESS.search(host) or _THIS_MACHINE.search(host)
+        return TargetRefusal.ADDRESS if is_trick else None
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

@@ -8,70 +8,26 @@ httpcore still speaks HTTP over the stream.
 """
 
 import asyncio
-import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
+from collections.abc import Callable
 from typing import Final
 
 import h11
 import httpcore
 
+from oncefence.activities.connecting import ArrivalReader, Resolver, connect
+from oncefence.activities.egress_proxy import EgressProxy
 from oncefence.activities.phase_journal import PhaseJournal
 from oncefence.activities.send_deadline import SendDeadline
-from oncefence.activities.target import Target, TargetPolicy, refused_address
+from oncefence.activities.target import Target, TargetPolicy
+from oncefence.activities.wire_fault import DeadlinePassed, HookRaised, WireFault
 from oncefence.domain.classification import SendFault, WirePhase
 
-Resolver = Callable[[str, int], Awaitable[list[str]]]
+# Parsing is this process's own work: others have their turn after each of these many bytes.
+_SLICE_BYTES: Final = 16 * 1024
 
 # Head, chunk sizes and interim answers come on top of the body.
 _OVERHEAD_BYTES_MAX: Final = 256 * 1024
-
-
-class WireFault(Exception):
-    """The send ended here; carries the fault and a word from a closed list, never a text."""
-
-    def __init__(self, fault: SendFault, note: str | None = None) -> None:
-        super().__init__(fault.value)
-        self.fault = fault
-        self.note = note
-
-
-class DeadlinePassed(BaseException):
-    """
-    The deadline passed before the first byte, and nothing was sent.
-
-    Not an Exception: no layer between the stream and `http_once` may take it for a network
-    error, which httpcore answers by waiting for a reply.
-    """
-
-
-class HookRaised(BaseException):
-    """The caller's hook raised before the first byte; carries its error past all layers."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-
-async def system_resolver(host: str, port: int) -> list[str]:
-    """Return the addresses of a host in the order in which to try them."""
-    if _is_address(host):
-        # Nothing to look up, and so no thread to wait for.
-        return [host]
-    entries = await asyncio.get_running_loop().getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
-    )
-    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    # A zone names an interface of this machine: that is for the system to read.
-    return "%" not in host
 
 
 class GuardedStream(httpcore.AsyncNetworkStream):
@@ -79,7 +35,7 @@ class GuardedStream(httpcore.AsyncNetworkStream):
 
     def __init__(
         self,
-        reader: asyncio.StreamReader,
+        reader: ArrivalReader,
         writer: asyncio.StreamWriter,
         *,
         journal: PhaseJournal,
@@ -95,6 +51,11 @@ class GuardedStream(httpcore.AsyncNetworkStream):
         self._received_max = 2 * response_limit_bytes + _OVERHEAD_BYTES_MAX
         self.received = bytearray()
         self.has_ended = False
+        self.was_answered_early = False
+        """Something came back before the last byte of the request was handed over."""
+
+        # Nothing waits in this process: a part is out when the operating system has all of it.
+        writer.transport.set_write_buffer_limits(high=0)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109  # httpcore's; the total deadline governs
         if not buffer:
@@ -113,6 +74,8 @@ class GuardedStream(httpcore.AsyncNetworkStream):
             await self._writer.drain()
         except OSError as error:
             raise WireFault(SendFault.LOST) from error
+        # Drained, this goes on before anything that the last byte may have brought about is read.
+        self.was_answered_early = self._reader.has_arrived
 
     def _check(self) -> None:
         """Run the last checks; nothing may be awaited between them and the write (C165)."""
@@ -124,12 +87,15 @@ class GuardedStream(httpcore.AsyncNetworkStream):
         if self._writer.is_closing() or self._reader.at_eof():
             # The peer hung up before we spoke: not one byte can have left.
             raise WireFault(SendFault.CONNECT, "peer_hung_up_before_the_request")
+        if self._reader.has_arrived:
+            # What is said before the question is no answer to it.
+            raise WireFault(SendFault.GARBLED, "peer_spoke_before_the_request")
         if self._deadline.has_passed():
             raise DeadlinePassed
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109  # httpcore's; the total deadline governs
         try:
-            data = await self._reader.read(max_bytes)
+            data = await self._reader.read(min(max_bytes, _SLICE_BYTES))
         except OSError as error:
             raise WireFault(SendFault.LOST) from error
         if not data:
@@ -140,6 +106,8 @@ class GuardedStream(httpcore.AsyncNetworkStream):
         self.received += data
         if len(self.received) > self._received_max:
             raise WireFault(SendFault.TOO_LARGE)
+        # Bytes that have arrived already are read without waiting.
+        await asyncio.sleep(0)
         return data
 
     async def aclose(self) -> None:
@@ -160,22 +128,23 @@ async def open_stream(
     journal: PhaseJournal,
     before_first_byte: Callable[[], None] | None,
     response_limit_bytes: int,
+    proxy: EgressProxy | None,
 ) -> GuardedStream:
     """
-    Connect to an address of the target that passed the check, and finish TLS on it.
+    Connect to the target and stand guard over what passes.
 
     Raises:
-        WireFault: Not connected; nothing was sent.
+        WireFault: Not connected; nothing of the request was sent.
     """
-    addresses = await _resolve(target, policy, resolver)
-    journal.reach(WirePhase.RESOLVED)
-    connection = await _connect_to_one_of(addresses, target.port, deadline)
-    journal.reach(WirePhase.CONNECTED)
-    if target.scheme == "https":
-        reader, writer = await _with_tls(connection, tls, target.host)
-        journal.reach(WirePhase.TLS)
-    else:
-        reader, writer = await asyncio.open_connection(sock=connection)
+    reader, writer = await connect(
+        target,
+        policy,
+        tls=tls,
+        resolver=resolver,
+        deadline=deadline,
+        journal=journal,
+        proxy=proxy,
+    )
     return GuardedStream(
         reader,
         writer,
@@ -186,60 +155,7 @@ async def open_stream(
     )
 
 
-async def _resolve(target: Target, policy: TargetPolicy, resolver: Resolver) -> list[str]:
-    try:
-        addresses = await resolver(target.host, target.port)
-    except (OSError, UnicodeError) as error:
-        raise WireFault(SendFault.DNS) from error
-    if not addresses:
-        raise WireFault(SendFault.DNS)
-    refusal = refused_address(addresses, policy)
-    if refusal is not None:
-        raise WireFault(SendFault.GUARD_REFUSED, refusal.value)
-    return addresses
-
-
-async def _connect_to_one_of(
-    addresses: list[str], port: int, deadline: SendDeadline
-) -> socket.socket:
-    # Another address after a failed connect is no second send: nothing has been written. Each
-    # gets an equal share of what is left, so that a silent first one does not use up all.
-    failure: OSError | None = None
-    for position, address in enumerate(addresses):
-        share = max(deadline.remaining(), 0.0) / (len(addresses) - position)
-        try:
-            async with asyncio.timeout(share):
-                return await _connect(address, port)
-        except OSError as error:
-            # ETIMEDOUT and the end of the share arrive as the same class; both mean: next.
-            failure = error
-    raise WireFault(SendFault.CONNECT) from failure
-
-
-async def _connect(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        connection.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connection, (address, port))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-async def _with_tls(
-    connection: socket.socket, tls: ssl.SSLContext, host: str
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    try:
-        return await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=host)
-    except ssl.SSLCertVerificationError as error:
-        raise WireFault(SendFault.CERTIFICATE, "certificate_not_verified") from error
-    except OSError as error:
-        raise WireFault(SendFault.TLS) from error
-
-
-def has_bytes_after_the_answer(received: bytes, method: str) -> bool:
+async def has_bytes_after_the_answer(received: bytes, method: str) -> bool:
     """
     Whether more arrived than the one answer that the request asked for.
 
@@ -249,8 +165,13 @@ def has_bytes_after_the_answer(received: bytes, method: str) -> bool:
     parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=len(received) + 1)
     parser.send(h11.Request(method=method, target="/", headers=[("Host", "_")]))
     parser.send(h11.EndOfMessage())
-    parser.receive_data(received)
-    while not isinstance(event := parser.next_event(), h11.EndOfMessage):
-        if event is h11.NEED_DATA or event is h11.PAUSED:
-            return True
-    return bool(parser.trailing_data[0])
+    for start in range(0, len(received), _SLICE_BYTES):
+        end = start + _SLICE_BYTES
+        parser.receive_data(received[start:end])
+        while (event := parser.next_event()) is not h11.NEED_DATA:
+            if isinstance(event, h11.EndOfMessage):
+                return end < len(received) or bool(parser.trailing_data[0])
+            if event is h11.PAUSED:
+                return True
+        await asyncio.sleep(0)
+    return True

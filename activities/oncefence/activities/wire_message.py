@@ -52,13 +52,20 @@ class WireAnswer:
     @property
     def redirect_host(self) -> str | None:
         """The host that a Location names, for the operator: no path, query or userinfo."""
-        try:
-            return urlsplit(self.headers.get("location", "")).hostname
-        except ValueError:
-            return None
+        return host_named_by(self.headers.get("location", ""))
+
+
+def host_named_by(location: str) -> str | None:
+    """Return the host in a Location, unless what stands there is no plain name of a host."""
+    try:
+        host = urlsplit(location).hostname or ""
+    except ValueError:
+        return None
+    return host if _HOST.fullmatch(host) else None
 
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+_HOST: Final = re.compile(r"[a-z0-9_.:-]{1,253}")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _HEADER_VALUE: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
 # Framing, connection and coding are this module's, cookies are nobody's, and a secret comes

@@ -22,7 +22,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from oncefence.activities.attempt import AttemptActivity
 from oncefence.activities.contracts import WorkInput
 from oncefence.activities.handoff import HandoffActivity
-from oncefence.activities.http_once import load_trust
+from oncefence.activities.http_once import EgressProxy, load_trust
 from oncefence.activities.lookup import LookupActivity
 from oncefence.activities.measures import Measures
 from oncefence.activities.process_context import ProcessContext
@@ -149,6 +149,8 @@ def make_context(
     announcer: WorkAnnouncer,
     limits: Limits,
     measures: Measures | None = None,
+    *,
+    egress_proxy: EgressProxy | None = None,
 ) -> ProcessContext:
     """What this process brings to its activities, under a nonce of its own."""
     load_trust()
@@ -161,6 +163,7 @@ def make_context(
         wake=measures.counting(announcer.wake),
         views=ViewShelf(engine),
         measures=measures,
+        egress_proxy=egress_proxy,
     )
 
 

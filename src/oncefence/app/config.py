@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from oncefence.activities.egress_proxy import EgressProxy
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.limits import Limits
 from oncefence.domain.redaction import Secret
@@ -67,6 +68,13 @@ def _folders(text: object) -> object:
     return [part for part in text.split(os.pathsep) if part] if isinstance(text, str) else text
 
 
+def _egress_proxy(text: object) -> object:
+    try:
+        return EgressProxy.parse(text) if isinstance(text, str) else text
+    except ValueError as refusal:
+        raise _problem(str(refusal)) from None
+
+
 def _http_url(text: str) -> str:
     if not text.startswith(("http://", "https://")):
         raise _problem("give a URL that begins with http:// or https://")
@@ -101,6 +109,9 @@ class Settings(BaseModel):
     )
     pack_folders: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = Field(
         (), alias="ONCEFENCE_PACK_FOLDERS"
+    )
+    egress_proxy: Annotated[EgressProxy | None, BeforeValidator(_egress_proxy)] = Field(
+        None, alias="ONCEFENCE_EGRESS_PROXY"
     )
     set_url: Annotated[str, AfterValidator(_http_url)] | None = Field(None, alias="ONCEFENCE_URL")
     set_credential: SecretStr | None = Field(None, alias="ONCEFENCE_CREDENTIAL")

@@ -72,7 +72,14 @@ async def run_worker(settings: Settings, handlers: Iterable[WorkHandler] = ()) -
         await keep_namespace(client, settings)
         announcer = make_announcer(client, settings)
         metrics = ProcessMetrics(announcer.starter.eager)
-        context = make_context(engine, ring, announcer, settings.limits, metrics.measures)
+        context = make_context(
+            engine,
+            ring,
+            announcer,
+            settings.limits,
+            metrics.measures,
+            egress_proxy=settings.egress_proxy,
+        )
         runs = context.runs
 
         async def announce(ref: WorkRef) -> None:

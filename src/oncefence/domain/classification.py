@@ -5,7 +5,7 @@ The phase decides: whether a byte of the request may have left. Neither the name
 exception nor the HTTP method has a say (C247).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
@@ -61,6 +61,9 @@ class SendFault(StrEnum):
     ENCODED = "encoded"
     """The body is in a content coding that was not asked for and is not decoded."""
 
+    EARLY = "early"
+    """The answer began before all of the request was out: it may refuse, but prove nothing done."""
+
     UNEXPECTED = "unexpected"
     """An error that nobody foresaw; the journal holds its type."""
 
@@ -79,14 +82,19 @@ class AttemptFailure(StrEnum):
     NOT_SENT = "not_sent"
     LOST_ANSWER = "lost_answer"
     GARBLED_ANSWER = "garbled_answer"
+    MEDIA_TYPE_MISMATCH = "media_type_mismatch"
     SERVER_ERROR = "server_error"
     UNDECLARED_STATUS = "undeclared_status"
     EVIDENCE_MISSING = "evidence_missing"
     IDENTITY_MISMATCH = "identity_mismatch"
+    IDENTITY_TAKEN = "identity_taken"
+    """A create was accepted as a record that another link stands for."""
+
     CONTRADICTORY_ANSWER = "contradictory_answer"
     RATE_LIMITED = "rate_limited"
     NOT_APPLIED = "not_applied"
     REJECTED = "rejected"
+    PRECONDITION_FAILED = "precondition_failed"
     UNEXPECTED_REDIRECT = "unexpected_redirect"
 
 
@@ -96,6 +104,8 @@ class BodyVerdict:
 
     complete: bool
     parseable: bool
+    """It can be read as the operation declares; true of no body where none is needed."""
+
     evidence_present: bool
     """All evidence that the operation declares; true where it declares none."""
 
@@ -103,7 +113,38 @@ class BodyVerdict:
     """The object that the answer names is the link's; true where none is declared."""
 
     declares_refusal: bool = False
-    """The body carries the terminal refusal that the operation declares for this status."""
+    """The body carries a terminal refusal that the operation declares for this status."""
+
+    media_type_matches: bool = True
+    """The body is of a media type that the provider's answers have; true where none is declared."""
+
+    declares_not_applied: bool = False
+    """The answer carries what the operation declares as proof that nothing was applied."""
+
+
+def verdict_of_item(
+    item: str,
+    *,
+    applied: Sequence[str],
+    refused: Sequence[str],
+    complete: bool,
+    parseable: bool,
+    media_type_matches: bool = True,
+) -> BodyVerdict:
+    """
+    Return what one answer for several inputs says of the input `item` (C246).
+
+    `applied` and `refused` are the ids that its two lists name, as often as they name them. Of
+    an input in neither nothing was said; one in both was said two things of.
+    """
+    return BodyVerdict(
+        complete=complete,
+        parseable=parseable,
+        evidence_present=item in applied,
+        identity_matches=applied.count(item) == 1,
+        declares_refusal=item in refused,
+        media_type_matches=media_type_matches,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +155,12 @@ class ReplyContract:
     rejected_statuses: frozenset[int]
     not_applied_statuses: frozenset[int]
     has_live_idempotency_key: bool
+    condition_failed_statuses: frozenset[int] = frozenset()
+    """Those of the rejected that say: the record is not in the state that the write names."""
 
     def __post_init__(self) -> None:
+        if not self.condition_failed_statuses <= self.rejected_statuses:
+            raise ValueError("a status that says that a condition failed is a rejected one")
         doubled = (
             (self.success_statuses & self.rejected_statuses)
             | (self.success_statuses & self.not_applied_statuses)
@@ -166,7 +211,7 @@ _CONFIGURATION_FAULTS: Final = frozenset(
 # A refusal is said by its status line. A body that we left unread, that has no declared end or
 # that we cannot decode takes nothing from it; one that broke off shows a connection that failed.
 _LEAVES_THE_STATUS_WHOLE: Final = frozenset(
-    {SendFault.TOO_LARGE, SendFault.UNFRAMED, SendFault.ENCODED}
+    {SendFault.TOO_LARGE, SendFault.UNFRAMED, SendFault.ENCODED, SendFault.EARLY}
 )
 
 _GARBLES_THE_ANSWER: Final = _LEAVES_THE_STATUS_WHOLE | {SendFault.GARBLED}
@@ -187,6 +232,22 @@ def classify(
     is_whole = phase is WirePhase.COMPLETE and (body is None or body.complete)
     if status is None or not (is_whole or cause in _LEAVES_THE_STATUS_WHOLE):
         return _no_answer(status, cause, contract)
+    if status in contract.success_statuses:
+        return _success_status(status, body, contract, is_whole=is_whole, cause=cause)
+    if status in contract.condition_failed_statuses:
+        return _refused(AttemptFailure.PRECONDITION_FAILED)
+    if body is not None and is_whole and cause is None:
+        # What the body says is meant for this very answer, so it goes before the status's lists;
+        # two signs that speak against each other are none.
+        is_refusal = body.parseable and body.media_type_matches and body.declares_refusal
+        if is_refusal and not body.declares_not_applied:
+            return _refused(AttemptFailure.REJECTED)
+        if body.declares_not_applied and not body.declares_refusal:
+            return _not_applied(status)
+    if status in contract.rejected_statuses:
+        return _refused(AttemptFailure.REJECTED)
+    if status in contract.not_applied_statuses:
+        return _not_applied(status)
     if status in _NEVER_FOLLOWED:
         return Classified(
             outcome=Outcome.REJECTED,
@@ -194,12 +255,6 @@ def classify(
             may_have_applied=False,
             is_configuration_fault=True,
         )
-    if status in contract.rejected_statuses:
-        return _refused()
-    if status in contract.not_applied_statuses:
-        return _not_applied(status)
-    if status in contract.success_statuses:
-        return _success_status(body, contract, is_whole=is_whole, cause=cause)
     if 500 <= status <= 599:
         return _may_have_applied(AttemptFailure.SERVER_ERROR, replay_is_safe=contract)
     return _may_have_applied(AttemptFailure.UNDECLARED_STATUS)
@@ -224,20 +279,31 @@ def _no_answer(status: int | None, cause: SendFault | None, contract: ReplyContr
 
 
 def _success_status(
-    body: BodyVerdict | None, contract: ReplyContract, *, is_whole: bool, cause: SendFault | None
+    status: int,
+    body: BodyVerdict | None,
+    contract: ReplyContract,
+    *,
+    is_whole: bool,
+    cause: SendFault | None,
 ) -> Classified:
     if not is_whole or cause is not None:
         return _may_have_applied(AttemptFailure.GARBLED_ANSWER, replay_is_safe=contract)
+    if body is not None and not body.media_type_matches:
+        # Something in between spoke, not the provider, and a repeat may well get through to it.
+        return _may_have_applied(AttemptFailure.MEDIA_TYPE_MISMATCH, replay_is_safe=contract)
     # From here on the answer is whole and says something odd. The provider's own key would
     # repeat the same answer, so a lookup or a person decides instead of a resend.
     if body is None:
         return _may_have_applied(AttemptFailure.EVIDENCE_MISSING)
     if not body.parseable:
         return _may_have_applied(AttemptFailure.GARBLED_ANSWER)
+    signs = (body.evidence_present, body.declares_refusal, body.declares_not_applied)
+    if sum(signs) > 1:
+        return _may_have_applied(AttemptFailure.CONTRADICTORY_ANSWER)
     if body.declares_refusal:
-        if body.evidence_present:
-            return _may_have_applied(AttemptFailure.CONTRADICTORY_ANSWER)
-        return _refused()
+        return _refused(AttemptFailure.REJECTED)
+    if body.declares_not_applied:
+        return _not_applied(status)
     if not body.evidence_present:
         return _may_have_applied(AttemptFailure.EVIDENCE_MISSING)
     if not body.identity_matches:
@@ -251,10 +317,10 @@ def _success_status(
     )
 
 
-def _refused() -> Classified:
+def _refused(failure: AttemptFailure) -> Classified:
     return Classified(
         outcome=Outcome.REJECTED,
-        failure_class=AttemptFailure.REJECTED,
+        failure_class=failure,
         may_have_applied=False,
         is_configuration_fault=False,
     )
