@@ -2,7 +2,8 @@
 
 import json
 import socket
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,7 @@ from tests.providers.simulated import (
     contact_path,
     patch_bytes,
     request_bytes,
+    simulator_at,
     until,
 )
 
@@ -282,6 +284,23 @@ class TestAdmin:
         assert shown["createdAt"] == "2026-01-01T00:00:00.000Z"
         assert shown["updatedAt"] == "2026-02-01T00:00:00.000Z"
 
+    def test_moves_the_clock_of_the_provider(self, tmp_path: Path) -> None:
+        """Records and dates are of the moved clock, also after a restart; the ledger is not."""
+        path = tmp_path / "ledger"
+        with simulator_at(path) as simulator:
+            simulator.admin("/clock", {"advance_s": 86_400})
+            simulator.kill()
+        with simulator_at(path) as simulator:
+            contact = simulator.contact()
+            heard = simulator.patch(contact)
+            [change] = simulator.rows(contact, Kind.CHANGE)
+
+        at = datetime.fromisoformat(change.at)
+        ahead = datetime.fromisoformat(heard.json["updatedAt"]) - at
+        date = parsedate_to_datetime(heard.headers["date"]) - at
+        for difference in (ahead, date):
+            assert timedelta(hours=23, minutes=59) < difference < timedelta(hours=24, minutes=1)
+
     def test_introduces_a_property(self, simulator: Simulated) -> None:
         """A property of a tenant's own is known once a record was made with it."""
         contact = simulator.contact(score_of_ours="1")
@@ -303,6 +322,9 @@ class TestAdmin:
             ("/hold", {"fault": "lost_answer"}, 400, "without fault"),
             ("/script", [{"fault": "nope"}], 400, "rule 1: fault: "),
             ("/close-listener", {"for_s": -1}, 400, "for_s: "),
+            ("/clock", {"advance_s": -1}, 400, "advance_s: "),
+            ("/contacts", {"id": "n", "object": "deal"}, 400, "object: leave it out"),
+            ("/script", [{"fault": "key_expiry"}], 400, "HubSpot has nothing for it"),
             ("/nowhere", {}, 404, "there is POST /contacts"),
         ],
     )

@@ -11,6 +11,7 @@ from typing import Protocol
 import pytest
 
 from oncefence.simulator.cli import main
+from oncefence.simulator.faults import FAULTS
 from oncefence.simulator.server import Settings, Simulator
 from tests.providers.simulated import TOKEN, command_line, environment, simulator_at
 
@@ -71,6 +72,11 @@ class TestArguments:
             (["--ledger", "/no/such/l", "--token", "t"], "name a file in a folder that exists"),
             (["--ledger", "l", "--token", "t", "--script", "/no/such"], "cannot be read"),
             (["--ledger", "l", "--token", "t", "--what"], "--what"),
+            (["--ledger", "l", "--token", "t", "--pack", "nope"], "hubspot, outreach, stripe"),
+            (["--ledger", "l", "--token", "t", "--pack", "/no/such.toml"], "cannot be read"),
+            (["--ledger", "l", "--token", "t", "--fault", "nope"], "there are refuse, "),
+            (["--ledger", "l", "--token", "t", "--fault", "key_expiry"], "HubSpot has nothing"),
+            (["--ledger", "l", "--token", "t", "--index-lag", "-1"], "0 to 3600"),
         ],
     )
     def test_that_are_wrong_get_one_line(
@@ -122,6 +128,15 @@ class TestArguments:
         assert "line 1 of the ledger" in refused("--ledger", path, "--token", "t")
         assert path.read_text() == "dear diary\n"
 
+    def test_of_a_ledger_of_another_provider(self, tmp_path: Path, refused: Refused) -> None:
+        """Its records are none of this one's."""
+        with simulator_at(tmp_path / "ledger", "--pack", "stripe"):
+            pass
+
+        told = refused("--ledger", tmp_path / "ledger", "--token", "t")
+
+        assert "is of a simulated stripe; name another file" in told
+
 
 class TestScripts:
     @pytest.mark.parametrize(
@@ -147,6 +162,13 @@ class TestScripts:
             ('[{"fault":"overwritten","method":"GET"}]', "only with method PATCH"),
             ('[{"fault":"reset_before_read","hold":"h"}]', "cannot be held"),
             ('[{"fault":"no_effect_hang","hold":"h","hold_at":"commit"}]', "to hold after"),
+            ('[{"fault":"dripp"}]', "there are refuse, "),
+            ('[{"fault":"index_lag","contact":"1"}]', "strikes searches and lists"),
+            ('[{"fault":"drip","operation":"delete"}]', "rule 1: operation: "),
+            ('[{"fault":"drip","location":"x"}]', "location goes only with"),
+            ('[{"fault":"redirect_301","location":"x\\r\\ny"}]', "rule 1: location"),
+            ('[{"fault":"capped_search","cap":-1}]', "rule 1: cap"),
+            ('[{"fault":"key_expiry","hold":"h"}]', "before a request can be held"),
         ],
     )
     def test_that_are_wrong_name_the_rule_and_the_key(
@@ -169,6 +191,44 @@ class TestScripts:
         with simulator_at(tmp_path / "ledger", "--script", path) as simulator:
             contact = simulator.contact()
             assert [simulator.patch(contact).end for _ in range(2)] == ["reset", "closed"]
+
+    def test_of_a_fault_that_cannot_show_are_refused(
+        self, tmp_path: Path, refused: Refused
+    ) -> None:
+        """Where a provider knows no keys, none can be forgotten."""
+        path = tmp_path / "script.json"
+        path.write_text('[{"fault":"key_expiry"}]')
+
+        told = refused("--ledger", tmp_path / "l", "--token", "t", "--script", path)
+
+        assert "key_expiry cannot strike here: HubSpot has nothing for it" in told
+
+
+class TestFaultsByName:
+    def test_strike_every_write_in_turn(self, tmp_path: Path) -> None:
+        """Each record meets them in the order of the command line, again and again."""
+        faults = ("--fault", "rate_limit_429", "--fault", "redirect_307", "--fault", "refuse")
+        with simulator_at(tmp_path / "ledger", *faults) as simulator:
+            one, two = simulator.contact(), simulator.contact()
+            assert simulator.patch(one).end == "reset"
+
+            statuses = [simulator.patch(contact).status for contact in (one, one, two, one)]
+
+            assert statuses == [429, 307, 429, 429]
+            assert simulator.get(one).status == 200
+
+    def test_are_listed_with_what_they_do(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """One line each; nothing else is needed for that."""
+        assert main(["--list-faults"]) == 0
+
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines] == list(FAULTS)
+
+    def test_and_a_seed_exclude_each_other(self, tmp_path: Path, refused: Refused) -> None:
+        """Two ways to say who is struck would each make the other's figures wrong."""
+        seed = ("--seed", "1", "--fault-rate", "1", "--fault", "drip")
+
+        assert "exclude each other" in refused("--ledger", tmp_path / "l", "--token", "t", *seed)
 
 
 class TestProcess:
@@ -204,9 +264,11 @@ def test_it_shares_no_code_with_what_it_judges() -> None:
     """The whole simulator is imported and nothing of the project besides (C32)."""
     script = (
         "import sys, pkgutil, importlib, oncefence.simulator as s\n"
-        "names = [m.name for m in pkgutil.iter_modules(s.__path__) if m.name != '__main__']\n"
-        "assert 'provider' in names, names\n"
-        "for name in names: importlib.import_module('oncefence.simulator.' + name)\n"
+        "prefix = s.__name__ + '.'\n"
+        "names = [m.name for m in pkgutil.walk_packages(s.__path__, prefix)]\n"
+        "names = [name for name in names if not name.endswith('__main__')]\n"
+        "assert prefix + 'dialects.from_pack' in names, names\n"
+        "for name in names: importlib.import_module(name)\n"
         "print(*sys.modules)"
     )
     done = subprocess.run(

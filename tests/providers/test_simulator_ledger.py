@@ -1,5 +1,6 @@
 """The ledger reader says what the file says, and refuses a file that says nothing clear."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,27 @@ class TestLedger:
 
         assert ledger.read_and_unanswered() == [("applied", "2", True), ("closed", "3", False)]
         assert ledger.read_and_unanswered(only_open=True) == [("applied", "2", True)]
+
+    def test_knows_a_write_by_what_it_asked_for(self, tmp_path: Path) -> None:
+        """Not every provider's writes are PATCH, and a search may be a POST."""
+        ledger = _ledger(
+            tmp_path,
+            replace(_read("1", "changed", "POST"), operation="update"),
+            replace(_read("2", "searched", "POST"), operation="search"),
+            replace(_read("3", "replaced", "PUT"), operation="update"),
+        )
+
+        assert [each.command for each in ledger.read_and_unanswered()] == ["changed", "replaced"]
+
+    def test_tells_which_record_a_create_made(self, tmp_path: Path) -> None:
+        """The request named none; the change does."""
+        read = replace(_read("1", "c", "POST"), operation="create", contact=None)
+        made = replace(_change(1, "77", "c"), created_at="2026-01-01T00:00:00.000Z")
+        ledger = _ledger(tmp_path, read, made, Row(kind=Kind.ANSWERED, request=1, status=201))
+
+        [exchange] = ledger.exchanges()
+        assert (exchange.contact, exchange.changes, exchange.status) == ("77", 1, 201)
+        assert [change.is_creation for change in ledger.changes()] == [True]
 
     def test_counts_faults(self, tmp_path: Path) -> None:
         """One row is one fault."""

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from oncefence.simulator.faults import SEEDED_FAULTS, Fault, SeededFaults
+from oncefence.simulator.dealing import SeededFaults, TurnedFaults
+from oncefence.simulator.faults import SEEDED_FAULTS, Fault, ScriptedFault
 from oncefence.simulator.ledger import Kind
-from tests.providers.simulated import Simulated, patch_bytes, simulator_at, talk, until
+from tests.providers.simulated import (
+    Simulated,
+    patch_bytes,
+    request_bytes,
+    simulator_at,
+    talk,
+    until,
+)
 
 
 class TestMatching:
@@ -35,6 +43,25 @@ class TestMatching:
 
         assert simulator.patch(contact, command="another").status == 200
         assert simulator.patch(contact, command="the-one").status == 429
+
+    def test_by_what_a_request_asks_for(self, simulator: Simulated) -> None:
+        """Each kind of request can be struck alone, whatever its method is here."""
+        contact = simulator.contact()
+        simulator.script(fault="rate_limit_429", operation="read")
+        simulator.script(fault="rate_limit_429", operation="create")
+
+        assert simulator.patch(contact).status == 200
+        assert simulator.get(contact).status == 429
+        made = request_bytes("POST", "/crm/v3/objects/contacts", b'{"properties":{"jobtitle":"x"}}')
+        assert [simulator.talk(made).status for _ in range(2)] == [429, 201]
+
+    def test_by_default_means_whatever_writes(self, simulator: Simulated) -> None:
+        """A create is written like a change; a search by the same method is none."""
+        search = request_bytes("POST", "/crm/v3/objects/contacts/search", b"{}")
+        made = request_bytes("POST", "/crm/v3/objects/contacts", b'{"properties":{"city":"x"}}')
+        simulator.script(fault="rate_limit_429")
+
+        assert [simulator.talk(each).status for each in (search, made)] == [200, 429]
 
     def test_as_often_as_it_says(self, simulator: Simulated) -> None:
         """`times` counts the faults that fired."""
@@ -188,6 +215,28 @@ class TestRefuse:
             assert client.recv(65_536).startswith(b"HTTP/1.1 200 ")
 
 
+class TestTurns:
+    def test_go_round_for_each_record(self) -> None:
+        """Nobody's request moves another's turn, so two runs are alike."""
+        turned = TurnedFaults([Fault.DRIP, ScriptedFault.INDEX_LAG, Fault.GARBLED])
+
+        dealt = [turned.deal(name, nth) for name in "ab" for nth in (1, 2, 3)]
+
+        assert [rule and rule.fault for rule in dealt] == [
+            Fault.DRIP,
+            Fault.GARBLED,
+            Fault.DRIP,
+        ] * 2
+        searched = turned.deal_search(5)
+        assert searched is not None
+        assert searched.fault is ScriptedFault.INDEX_LAG
+
+    def test_of_no_such_fault_deal_nothing(self) -> None:
+        """Faults of searches never strike a write, and the other way round."""
+        assert TurnedFaults([ScriptedFault.INDEX_LAG]).deal("a", 1) is None
+        assert TurnedFaults([Fault.DRIP]).deal_search(1) is None
+
+
 class TestSeed:
     def test_deals_every_fault_of_a_request(self) -> None:
         """No fault is out of a seed's reach but the one that strikes the port."""
@@ -213,6 +262,26 @@ class TestSeed:
         }
 
         assert len(deals) == 4
+
+    def test_deals_to_creates_by_what_a_repeat_shares(self, tmp_path: Path) -> None:
+        """A create has no record yet: its key, or its command, says who it is."""
+        seed = ("--seed", "1", "--fault-rate", "0.5", "--seed-faults", "rate_limit_429")
+        told = []
+        for run in (1, 2):
+            path = tmp_path / f"ledger-{run}"
+            with simulator_at(path, "--pack", "stripe", *seed) as simulator:
+                turns = [f"key-{number}" for number in range(20)]
+                random.Random(run).shuffle(turns)
+                for key in turns:
+                    headers = {
+                        "Idempotency-Key": key,
+                        "Content-Type": "application/x-www-form-urlencoded",
+                    }
+                    simulator.talk(request_bytes("POST", "/v1/customers", b"", headers=headers))
+                told.append({row.key for row in simulator.ledger.of(Kind.FAULT)})
+
+        assert told[0] == told[1]
+        assert 3 < len(told[0]) < 17
 
     def test_deals_the_same_whatever_the_order(self, tmp_path: Path) -> None:
         """Two runs with the requests shuffled strike the same requests with the same faults."""

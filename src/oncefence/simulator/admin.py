@@ -1,20 +1,22 @@
 """
-The admin surface: makes records, plays the person who edits them, adds rules, holds and releases.
+The admin surface: makes records, plays the person who edits them, adds rules, moves the clock.
 
 Plain JSON over HTTP on loopback; it has no credential and must never be bound elsewhere.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from oncefence.simulator.contacts import Contact, ContactExists, Contacts
-from oncefence.simulator.faults import Rule, ScriptError, Seconds, parse_rules
-from oncefence.simulator.journal import Journal, stamp
+from oncefence.simulator.contacts import Contact, ContactExists
+from oncefence.simulator.dialects.protocol import Dialect
+from oncefence.simulator.faults import Rule, ScriptError, Seconds, check_for, parse_rules
+from oncefence.simulator.journal import stamp
 from oncefence.simulator.ledger import Kind, Row, read_ledger
 from oncefence.simulator.listener import Listener
-from oncefence.simulator.rulebook import RuleBook
+from oncefence.simulator.stores import Stores
 from oncefence.simulator.wire import Answer, Connection, Malformed, Request, Unfinished
 
 _ID_PATTERN = r"^[^/\x00-\x1f]+$"
@@ -26,7 +28,8 @@ class _Body(BaseModel):
 
 class _NewContact(_Body):
     id: Annotated[str, Field(min_length=1, max_length=256, pattern=_ID_PATTERN)]
-    properties: dict[str, str] = Field(default_factory=dict)
+    object: str | None = None
+    properties: dict[str, Any] = Field(default_factory=dict)
     createdAt: AwareDatetime | None = None  # noqa: N815  # the provider's own spelling
     updatedAt: AwareDatetime | None = None  # noqa: N815
     archived: bool = False
@@ -34,7 +37,16 @@ class _NewContact(_Body):
 
 class _HumanEdit(_Body):
     id: Annotated[str, Field(min_length=1)]
-    properties: Annotated[dict[str, str], Field(min_length=1)]
+    object: str | None = None
+    properties: Annotated[dict[str, Any], Field(min_length=1)]
+
+
+class _MoveClock(_Body):
+    advance_s: Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
+
+
+class BadRecord(Exception):
+    """No record of this provider can be like that; the message names the key."""
 
 
 class _Release(_Body):
@@ -51,17 +63,18 @@ class Admin:
     def __init__(
         self,
         *,
-        journal: Journal,
-        contacts: Contacts,
-        rulebook: RuleBook,
+        dialect: Dialect,
+        stores: Stores,
         provider_listener: Listener,
         close_port: Callable[[float], None],
         rules_changed: Callable[[], None],
         rules_added_before: int,
     ) -> None:
-        self._journal = journal
-        self._contacts = contacts
-        self._rulebook = rulebook
+        self._dialect = dialect
+        self._stores = stores
+        self._journal = stores.journal
+        self._contacts = stores.contacts
+        self._rulebook = stores.rulebook
         self._listener = provider_listener
         self._close_port = close_port
         self._rules_changed = rules_changed
@@ -73,6 +86,7 @@ class Admin:
             ("POST", "/hold"): self._hold,
             ("POST", "/release"): self._release,
             ("POST", "/close-listener"): self._close_listener,
+            ("POST", "/clock"): self._move_clock,
             ("GET", "/state"): self._state,
             ("GET", "/ledger"): self._ledger,
         }
@@ -98,16 +112,61 @@ class Admin:
             first = reason.errors(include_url=False)[0]
             place = ".".join(str(part) for part in first["loc"])
             return _error(400, f"{place}: {first['msg']}" if place else first["msg"])
-        except ScriptError as reason:
+        except (ScriptError, BadRecord) as reason:
             return _error(400, str(reason))
         except ContactExists as reason:
             return _error(409, str(reason))
 
+    def make(
+        self,
+        contact_id: str,
+        properties: Mapping[str, Any],
+        *,
+        object_name: str | None = None,
+        created_at: datetime | None = None,
+        updated_at: datetime | None = None,
+        is_archived: bool = False,
+    ) -> Contact:
+        """
+        A record that was there before anybody asked.
+
+        Raises:
+            BadRecord: The provider can have no such record.
+            ContactExists: The id is taken.
+        """
+        object_name = self._object(object_name)
+        self._check(contact_id, properties, object_name)
+        return self._contacts.create(
+            contact_id,
+            properties,
+            object_name=object_name,
+            created_at=created_at,
+            updated_at=updated_at,
+            is_archived=is_archived,
+        )
+
+    def add_rule(self, rule: Rule) -> str:
+        """
+        The id of the rule, which strikes from now on.
+
+        Raises:
+            ScriptError: Its fault cannot show in this dialect.
+        """
+        check_for(self._dialect.cannot_show, self._dialect.title, rule)
+        self._rules_added += 1
+        rule_id = f"admin-{self._rules_added}"
+        text = rule.model_dump_json(exclude_unset=True)
+        self._journal.append(Row(kind=Kind.RULE, rule=rule_id, note=text))
+        self._rulebook.add(rule_id, rule)
+        self._rules_changed()
+        return rule_id
+
     def _create_contact(self, body: bytes) -> Answer:
         new = _NewContact.model_validate_json(body)
-        contact = self._contacts.create(
+        contact = self.make(
             new.id,
             new.properties,
+            object_name=new.object,
             created_at=new.createdAt,
             updated_at=new.updatedAt,
             is_archived=new.archived,
@@ -116,20 +175,51 @@ class Admin:
 
     def _human_edit(self, body: bytes) -> Answer:
         edit = _HumanEdit.model_validate_json(body)
-        if self._contacts.get(edit.id) is None:
+        object_name = self._object(edit.object)
+        if self._contacts.get(edit.id, object_name) is None:
             return _error(404, f"no contact {edit.id}; make it with POST /contacts")
-        return Answer(status=200, body=_shown(self._contacts.edit(edit.id, edit.properties)))
+        self._check(edit.id, edit.properties, object_name)
+        edited = self._contacts.edit(edit.id, edit.properties, object_name=object_name)
+        return Answer(status=200, body=_shown(edited))
+
+    def _move_clock(self, body: bytes) -> Answer:
+        self._stores.clock.advance(_MoveClock.model_validate_json(body).advance_s)
+        return Answer(status=200, body={"now": stamp(self._stores.clock.now())})
+
+    def _object(self, name: str | None) -> str | None:
+        known = self._dialect.objects
+        if name is None and len(known) == 1:
+            return known[0]
+        if name not in known:
+            names = ", ".join(each for each in known if each is not None)
+            raise BadRecord(f"object: name one of {names}" if names else "object: leave it out")
+        return name
+
+    def _check(
+        self, contact_id: str, properties: Mapping[str, Any], object_name: str | None
+    ) -> None:
+        now = self._stores.clock.now()
+        wanted = Contact(
+            id=contact_id,
+            properties=properties,
+            created_at=now,
+            updated_at=now,
+            object=object_name,
+        )
+        why = self._dialect.why_not(wanted)
+        if why is not None:
+            raise BadRecord(why)
 
     def _script(self, body: bytes) -> Answer:
         text = body if body.lstrip()[:1] == b"[" else b"[" + body + b"]"
         rules = parse_rules(text, source="POST /script")
-        return Answer(status=201, body={"rules": [self._add(rule) for rule in rules]})
+        return Answer(status=201, body={"rules": [self.add_rule(rule) for rule in rules]})
 
     def _hold(self, body: bytes) -> Answer:
         rule = Rule.model_validate_json(body)
         if rule.hold is None or rule.fault is not None:
             return _error(400, "POST /hold takes a rule with hold and without fault; see /script")
-        return Answer(status=201, body={"rules": [self._add(rule)]})
+        return Answer(status=201, body={"rules": [self.add_rule(rule)]})
 
     def _release(self, body: bytes) -> Answer:
         name = _Release.model_validate_json(body).hold
@@ -147,7 +237,7 @@ class Admin:
         return Answer(
             status=200,
             body={
-                "contacts": [_shown(contact) for contact in self._contacts.all().values()],
+                "contacts": [_shown(contact) for contact in self._contacts.all()],
                 "rules": [
                     {
                         "id": standing.rule_id,
@@ -158,6 +248,7 @@ class Admin:
                 ],
                 "held": self._rulebook.waiting(),
                 "is_listening": self._listener.is_open,
+                "now": stamp(self._stores.clock.now()),
             },
         )
 
@@ -165,18 +256,10 @@ class Admin:
         rows = read_ledger(self._journal.path).rows
         return Answer(status=200, body=[row.as_json() for row in rows])
 
-    def _add(self, rule: Rule) -> str:
-        self._rules_added += 1
-        rule_id = f"admin-{self._rules_added}"
-        text = rule.model_dump_json(exclude_unset=True)
-        self._journal.append(Row(kind=Kind.RULE, rule=rule_id, note=text))
-        self._rulebook.add(rule_id, rule)
-        self._rules_changed()
-        return rule_id
-
 
 def _shown(contact: Contact) -> dict[str, Any]:
-    return {
+    kind = {"object": contact.object} if contact.object is not None else {}
+    return kind | {
         "id": contact.id,
         "properties": dict(contact.properties),
         "createdAt": stamp(contact.created_at),

@@ -1,64 +1,50 @@
 """
 The ways in which the simulator breaks, and the rules that say when.
 
-The names are the vocabulary of the command line, of scripts and of the ledger's FAULT rows.
+The names are the vocabulary of the command line, of scripts and of the ledger's FAULT rows. What
+each does is told in `fault_texts`.
 """
 
 import hashlib
-import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from oncefence.simulator.marks import Operation
 
 
 class Fault(StrEnum):
-    """
-    What goes wrong with one request, or with the port.
-
-    Each value is followed by what the client and the record see.
-    """
+    """What can happen to one request, or to the port, whoever the provider is; a seed deals it."""
 
     REFUSE = "refuse"
-    """The next connections are reset at accept, or the port is closed for a time. Never by contact:
-    nobody knows at accept what a connection will ask for."""
     RESET_BEFORE_READ = "reset_before_read"
-    """RST with the request still unread in the socket; not applied."""
     RESET_MID_READ = "reset_mid_read"
-    """RST after a part of the request was read; not applied."""
     RESET_BEFORE_ANSWER = "reset_before_answer"
-    """RST after the whole request was read; not applied."""
     RESET_AFTER_COMMIT = "reset_after_commit"
-    """Applied, then RST."""
     LOST_ANSWER = "lost_answer"
-    """Applied, then silence until the client gives up. A later read finds the value."""
     LATE_ANSWER = "late_answer"
-    """Applied only after `delay_s`, or without one when the client has given up; then answered."""
     NO_EFFECT_HANG = "no_effect_hang"
-    """Silence until the client gives up; never applied. A later read finds it unchanged."""
     RATE_LIMIT_429 = "rate_limit_429"
-    """429, with Retry-After where the rule has `retry_after`; not applied."""
     SERVER_ERROR_BEFORE_COMMIT = "server_error_before_commit"
-    """500 or the rule's 5xx `status`; not applied."""
     SERVER_ERROR_AFTER_COMMIT = "server_error_after_commit"
-    """500 or the rule's 5xx `status`; applied all the same."""
     CUT_BODY = "cut_body"
-    """Applied; the body ends before its announced length."""
     WRONG_ID = "wrong_id"
-    """Applied to the right contact; the answer names another."""
     DRIP = "drip"
-    """Applied; the answer comes one byte each `delay_s` (0.2 s without one)."""
     GARBLED = "garbled"
-    """Applied; the answer is 200 with a body that is not JSON."""
     REJECT_400 = "reject_400"
-    """400 or the rule's 4xx `status` with a validation error; not applied."""
     UNAUTHORIZED_401 = "unauthorized_401"
-    """401 although the token is right; not applied."""
     OVERWRITTEN = "overwritten"
-    """Applied (unless the rule has `apply: false`), then a person edits the same properties, and
-    the client gets no answer. A later read finds a third value and a later change time."""
 
     @property
     def needs_success(self) -> bool:
@@ -69,6 +55,47 @@ class Fault(StrEnum):
     def leaves_unread(self) -> bool:
         """It strikes before the request is read to its end."""
         return self in {Fault.RESET_BEFORE_READ, Fault.RESET_MID_READ}
+
+
+class ScriptedFault(StrEnum):
+    """
+    What a provider may do besides, by its own rules or against its word.
+
+    Only a rule deals these: under some of them the provider itself breaks the promise that the
+    ledger is counted by, and others need a search or a key that most requests do not have.
+    """
+
+    INDEX_LAG = "index_lag"
+    CAPPED_SEARCH = "capped_search"
+    IGNORED_FILTER = "ignored_filter"
+    ERROR_INSIDE_200 = "error_inside_200"
+    SECONDLY_LIMIT_429 = "secondly_limit_429"
+    DAILY_LIMIT_429 = "daily_limit_429"
+    QUOTA_SPENT = "quota_spent"
+    MAINTENANCE_503 = "maintenance_503"
+    REDIRECT_301 = "redirect_301"
+    REDIRECT_302 = "redirect_302"
+    REDIRECT_303 = "redirect_303"
+    REDIRECT_307 = "redirect_307"
+    REDIRECT_308 = "redirect_308"
+    DUPLICATE_APPLY = "duplicate_apply"
+    KEY_EXPIRY = "key_expiry"
+    ACCOUNT_SWITCH = "account_switch"
+    CLOCK_SKEW = "clock_skew"
+    HUGE_BODY = "huge_body"
+    CUT_GZIP = "cut_gzip"
+    CUT_CHUNKED = "cut_chunked"
+    EMPTY_204 = "empty_204"
+
+    @property
+    def needs_success(self) -> bool:
+        """It happens around a change or an answer that only a valid request has."""
+        return self not in _ANSWERED_AT_ONCE
+
+    @property
+    def leaves_unread(self) -> bool:
+        """None of these does."""
+        return False
 
 
 _NEED_SUCCESS = frozenset(
@@ -84,40 +111,67 @@ _NEED_SUCCESS = frozenset(
         Fault.OVERWRITTEN,
     }
 )
+REDIRECTS: dict[ScriptedFault, int] = {
+    ScriptedFault.REDIRECT_301: 301,
+    ScriptedFault.REDIRECT_302: 302,
+    ScriptedFault.REDIRECT_303: 303,
+    ScriptedFault.REDIRECT_307: 307,
+    ScriptedFault.REDIRECT_308: 308,
+}
+_ANSWERED_AT_ONCE = frozenset(
+    {
+        ScriptedFault.SECONDLY_LIMIT_429,
+        ScriptedFault.DAILY_LIMIT_429,
+        ScriptedFault.MAINTENANCE_503,
+        *REDIRECTS,
+    }
+)
+SEARCH_FAULTS = frozenset(
+    {ScriptedFault.INDEX_LAG, ScriptedFault.CAPPED_SEARCH, ScriptedFault.IGNORED_FILTER}
+)
 # The order is part of what a seed means: append, never sort. `refuse` is not here because a seed
 # deals by contact.
-SEEDED_FAULTS: tuple[Fault, ...] = (
-    Fault.RESET_BEFORE_READ,
-    Fault.RESET_MID_READ,
-    Fault.RESET_BEFORE_ANSWER,
-    Fault.RESET_AFTER_COMMIT,
-    Fault.LOST_ANSWER,
-    Fault.LATE_ANSWER,
-    Fault.NO_EFFECT_HANG,
-    Fault.RATE_LIMIT_429,
-    Fault.SERVER_ERROR_BEFORE_COMMIT,
-    Fault.SERVER_ERROR_AFTER_COMMIT,
-    Fault.CUT_BODY,
-    Fault.WRONG_ID,
-    Fault.DRIP,
-    Fault.GARBLED,
-    Fault.REJECT_400,
-    Fault.UNAUTHORIZED_401,
-    Fault.OVERWRITTEN,
-)
+SEEDED_FAULTS: tuple[Fault, ...] = tuple(fault for fault in Fault if fault is not Fault.REFUSE)
+FAULTS: dict[str, Fault | ScriptedFault] = {
+    **{fault.value: fault for fault in Fault},
+    **{fault.value: fault for fault in ScriptedFault},
+}
 _SERVER_ERRORS = {Fault.SERVER_ERROR_BEFORE_COMMIT, Fault.SERVER_ERROR_AFTER_COMMIT}
-_ALLOWED_WITH: dict[str, set[Fault]] = {
+_NOT_APPLIED_UNLESS_SAID = {ScriptedFault.ERROR_INSIDE_200, ScriptedFault.ACCOUNT_SWITCH}
+_ALLOWED_WITH: dict[str, set[Fault | ScriptedFault]] = {
     "delay_s": {Fault.LATE_ANSWER, Fault.DRIP},
-    "retry_after": {Fault.RATE_LIMIT_429, *_SERVER_ERRORS},
+    "retry_after": {
+        Fault.RATE_LIMIT_429,
+        ScriptedFault.SECONDLY_LIMIT_429,
+        ScriptedFault.DAILY_LIMIT_429,
+        ScriptedFault.MAINTENANCE_503,
+        *_SERVER_ERRORS,
+    },
     "status": {Fault.REJECT_400, *_SERVER_ERRORS},
-    "apply": {Fault.OVERWRITTEN},
+    "apply": {Fault.OVERWRITTEN, *_NOT_APPLIED_UNLESS_SAID},
     "after_contact": {Fault.REFUSE},
     "refuse_for_s": {Fault.REFUSE},
+    "lag_s": {ScriptedFault.INDEX_LAG},
+    "cap": {ScriptedFault.CAPPED_SEARCH},
+    "skew_s": {ScriptedFault.CLOCK_SKEW},
+    "location": set(REDIRECTS),
+    "size_mib": {ScriptedFault.HUGE_BODY},
+    "framing": {ScriptedFault.HUGE_BODY},
 }
+_AT_ACCEPT = ("contact", "command", "nth", "method", "operation", "hold", "hold_at")
 
 Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 HeaderText = Annotated[str, Field(pattern=r"^[!-~]([ -~]{0,98}[!-~])?$")]
+
+
+def _known(name: object) -> object:
+    if isinstance(name, str) and name not in FAULTS:
+        raise ValueError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
+    return FAULTS[name] if isinstance(name, str) else name
+
+
+AnyFault = Annotated[Fault | ScriptedFault, BeforeValidator(_known)]
 
 
 class ScriptError(Exception):
@@ -128,18 +182,21 @@ class Rule(BaseModel):
     """
     Which requests a fault strikes, how often, and with what numbers.
 
-    A rule without `fault` only holds. `retry_after` is a number of seconds, `date:N` or `iso:N`
-    for a time N seconds ahead, or any other text as it stands.
+    A rule without `fault` only holds. `retry_after` is a number of seconds, `date:N`, `iso:N` or
+    `iso-naive:N` for a time N seconds ahead, or any other text as it stands.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    fault: Fault | None = None
+    fault: AnyFault | None = None
     contact: Name | None = None
+    """The id of the record, whatever the provider calls it."""
     command: Name | None = None
     nth: Annotated[int, Field(ge=1)] | None = None
     """The how-manieth request with this method for its contact."""
-    method: Literal["PATCH", "GET", "*"] = "PATCH"
+    method: Literal["PATCH", "GET", "POST", "*"] | None = None
+    """Without `method` and `operation`: whatever writes; for a fault of searches, searches."""
+    operation: Operation | None = None
     times: Annotated[int, Field(ge=1)] = 1
     delay_s: Seconds | None = None
     retry_after: Annotated[int, Field(ge=0)] | HeaderText | None = None
@@ -150,9 +207,27 @@ class Rule(BaseModel):
     """Hold before the change, or after it and before the answer."""
     apply: bool = True
     after_contact: Name | None = None
-    """Armed when a PATCH of this contact has been answered."""
+    """Armed when a write of this contact has been answered."""
     refuse_for_s: Seconds | None = None
     """Close the port for this long, instead of resetting `times` connections."""
+    lag_s: Seconds = 60.0
+    """How old the index is that a search is answered from."""
+    cap: Annotated[int, Field(ge=0, le=10_000)] = 1
+    skew_s: Annotated[float, Field(ge=-86_400, le=86_400, allow_inf_nan=False)] = -300.0
+    """How far the provider's clock is off for this request; negative is behind."""
+    location: HeaderText | None = None
+    """Where a redirect points; without it back to where the request came."""
+    size_mib: Annotated[int, Field(ge=1, le=65_536)] = 256
+    framing: Literal["chunked", "length"] = "chunked"
+
+    @property
+    def applies(self) -> bool:
+        """The change is made although the answer is no plain success."""
+        return (
+            self.apply
+            if "apply" in self.model_fields_set
+            else self.fault not in _NOT_APPLIED_UNLESS_SAID
+        )
 
     @model_validator(mode="after")
     def _keys_go_with_the_fault(self) -> Self:
@@ -162,12 +237,16 @@ class Rule(BaseModel):
             if key in self.model_fields_set and self.fault not in faults:
                 raise ValueError(f"{key} goes only with {', '.join(sorted(faults))}")
         if self.fault is Fault.REFUSE:
-            for key in ("contact", "command", "nth", "method", "hold", "hold_at"):
+            for key in _AT_ACCEPT:
                 if key in self.model_fields_set:
                     raise ValueError(
                         f"refuse cannot be matched by {key}: nothing of a request is known at "
                         "accept; use times, after_contact, refuse_for_s or reset_before_read"
                     )
+        if self.fault in SEARCH_FAULTS:
+            for key in ("contact", "operation"):
+                if key in self.model_fields_set:
+                    raise ValueError(f"{self.fault} strikes searches and lists; leave {key} out")
         return self
 
     @model_validator(mode="after")
@@ -178,14 +257,20 @@ class Rule(BaseModel):
             raise ValueError(f"status of {self.fault} is 500 to 599")
         if self.fault is Fault.REJECT_400 and self.status is not None and self.status >= 500:
             raise ValueError("status of reject_400 is 400 to 499")
-        if self.fault is Fault.OVERWRITTEN and self.method != "PATCH":
-            raise ValueError("overwritten goes only with method PATCH")
+        if self.fault is Fault.OVERWRITTEN and (
+            self.method in ("GET", "*") or self.operation in (Operation.READ, Operation.SEARCH)
+        ):
+            raise ValueError("overwritten goes only with method PATCH or another that writes")
         if self.fault is not None and self.fault.leaves_unread and self.hold is not None:
             raise ValueError(f"{self.fault} leaves the request unread, so it cannot be held")
+        if self.fault is ScriptedFault.KEY_EXPIRY and self.hold is not None:
+            raise ValueError("key_expiry strikes before a request can be held")
         if (
             self.hold_at == "commit"
             and self.fault is not None
-            and (not self.fault.needs_success or self.fault is Fault.LATE_ANSWER or not self.apply)
+            and (
+                not self.fault.needs_success or self.fault is Fault.LATE_ANSWER or not self.applies
+            )
         ):
             raise ValueError(f"{self.fault} has no change before its answer to hold after")
         return self
@@ -212,6 +297,17 @@ def parse_rules(text: str | bytes, *, source: str) -> list[Rule]:
         raise ScriptError(": ".join([source, *where, what])) from reason
 
 
+def check_for(cannot_show: Collection[ScriptedFault], title: str, rule: Rule) -> None:
+    """
+    The rule can strike where these faults cannot show.
+
+    Raises:
+        ScriptError: Its fault would silently never fire.
+    """
+    if rule.fault in cannot_show:
+        raise ScriptError(f"fault: {rule.fault} cannot strike here: {title} has nothing for it")
+
+
 def read_script(path: Path) -> dict[str, Rule]:
     """The rules of a script file under ids that stay the same while the rule and its place do."""
     try:
@@ -222,29 +318,5 @@ def read_script(path: Path) -> dict[str, Rule]:
     return {f"script-{place}-{_digest(rule)}": rule for place, rule in enumerate(rules, start=1)}
 
 
-class SeededFaults:
-    """Faults dealt by seed, contact and count, so that no timing changes who gets which."""
-
-    def __init__(self, *, seed: int, rate: float, faults: Sequence[Fault] = SEEDED_FAULTS) -> None:
-        self._seed = seed
-        self._rate = rate
-        self._faults = tuple(faults)
-
-    def deal(self, contact: str, nth: int) -> Rule | None:
-        """The fault of the nth PATCH for `contact`, or None for a plain answer."""
-        digest = hashlib.sha256(json.dumps([self._seed, contact, nth]).encode()).digest()
-        if int.from_bytes(digest[:8]) / 2**64 >= self._rate:
-            return None
-        fault = self._faults[int.from_bytes(digest[8:16]) % len(self._faults)]
-        coin = digest[16] % 2 == 0
-        match fault:
-            case Fault.RATE_LIMIT_429 if coin:
-                return Rule(fault=fault, retry_after=1)
-            case Fault.OVERWRITTEN:
-                return Rule(fault=fault, apply=coin)
-            case _:
-                return Rule(fault=fault)
-
-
 def _digest(rule: Rule) -> str:
-    return hashlib.sha256(rule.model_dump_json().encode()).hexdigest()[:8]
+    return hashlib.sha256(rule.model_dump_json(exclude_unset=True).encode()).hexdigest()[:8]

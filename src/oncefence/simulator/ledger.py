@@ -30,6 +30,9 @@ class Kind(StrEnum):
     CLOSED = "closed"  # an exchange ended without a whole answer
     RULE = "rule"  # a rule was added through the admin surface
     RELEASE = "release"  # a hold was released; its rules are spent
+    KEPT = "kept"  # an answer without a change was kept under an idempotency key
+    FORGOTTEN = "forgotten"  # an idempotency key was forgotten before its time
+    CLOCK = "clock"  # the provider's clock was moved; by how many seconds is in the note
 
 
 class LedgerUnreadable(Exception):
@@ -38,7 +41,12 @@ class LedgerUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the ledger. `request` is the `seq` of the READ row that a row belongs to."""
+    """
+    One line of the ledger. `request` is the `seq` of the READ row that a row belongs to.
+
+    `contact` is the id of a record, whatever the provider calls it; `object` is its kind where a
+    provider has several, `account` is there when it is not the account that the token was for.
+    """
 
     kind: Kind
     seq: int = 0
@@ -46,7 +54,7 @@ class Row:
     method: str | None = None
     path: str | None = None
     contact: str | None = None
-    properties: Mapping[str, str] | None = None
+    properties: Mapping[str, Any] | None = None
     attempt: str | None = None
     command: str | None = None
     fault: str | None = None
@@ -58,6 +66,11 @@ class Row:
     created_at: str | None = None
     updated_at: str | None = None
     archived: bool | None = None
+    operation: str | None = None
+    object: str | None = None
+    account: str | None = None
+    key: str | None = None
+    kept: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The row as it stands in the file: the first ten keys always, the others where set."""
@@ -68,6 +81,7 @@ class Row:
 
 
 _FIELDS = ("seq", "at", *(f.name for f in fields(Row) if f.name not in {"seq", "at"}))
+_WRITES = frozenset({"update", "create", "batch"})
 _ALWAYS = frozenset(
     {"seq", "at", "kind", "method", "path", "contact"}
     | {"properties", "attempt", "command", "fault"}
@@ -82,9 +96,13 @@ class Change:
     at: str
     request: int
     contact: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, Any]
     command: str | None
     attempt: str | None
+    object: str | None = None
+    account: str | None = None
+    key: str | None = None
+    is_creation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +112,7 @@ class HumanEdit:
     seq: int
     at: str
     contact: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +131,21 @@ class Exchange:
     is_open: bool
     """Neither answered nor closed, and read by the run that wrote last."""
     fault: str | None
+    path: str | None = None
+    operation: str | None = None
+    status: int | None = None
+    changes: int = 0
+
+    @property
+    def is_write(self) -> bool:
+        """It asked for a change."""
+        if self.operation is None:
+            return self.method == "PATCH"
+        return self.operation in _WRITES
 
 
 class Unanswered(NamedTuple):
-    """A PATCH that was read and has no whole answer."""
+    """A write that was read and has no whole answer."""
 
     command: str | None
     contact: str | None
@@ -141,6 +170,10 @@ class Ledger:
                 properties=row.properties or {},
                 command=row.command,
                 attempt=row.attempt,
+                object=row.object,
+                account=row.account,
+                key=row.key,
+                is_creation=row.created_at is not None,
             )
             for row in self.of(Kind.CHANGE)
         ]
@@ -175,8 +208,11 @@ class Ledger:
 
     def exchanges(self) -> list[Exchange]:
         """Every request that was read, in order, with what the later rows say about it."""
-        applied = {row.request for row in self.of(Kind.CHANGE)}
-        answered = {row.request for row in self.of(Kind.ANSWERED)}
+        applied = Counter(row.request for row in self.of(Kind.CHANGE))
+        made = {
+            row.request: row.contact for row in self.of(Kind.CHANGE) if row.created_at is not None
+        }
+        answered = {row.request: row.status for row in self.of(Kind.ANSWERED)}
         closed = {row.request for row in self.of(Kind.CLOSED)}
         faults = {row.request: row.fault for row in self.of(Kind.FAULT)}
         run_began = max((row.seq for row in self.of(Kind.STARTED)), default=0)
@@ -185,28 +221,32 @@ class Ledger:
                 request=row.seq,
                 at=row.at,
                 method=row.method,
-                contact=row.contact,
+                contact=row.contact or made.get(row.seq),
                 command=row.command,
                 attempt=row.attempt,
                 is_complete=bool(row.complete),
                 is_applied=row.seq in applied,
                 is_answered=row.seq in answered,
-                is_open=row.seq not in answered | closed and row.seq > run_began,
+                is_open=row.seq not in answered.keys() | closed and row.seq > run_began,
                 fault=faults.get(row.seq),
+                path=row.path,
+                operation=row.operation,
+                status=answered.get(row.seq),
+                changes=applied[row.seq],
             )
             for row in self.of(Kind.READ)
         ]
 
     def read_and_unanswered(self, *, only_open: bool = False) -> list[Unanswered]:
         """
-        Every PATCH that was read and never answered to the last byte.
+        Every write that was read and never answered to the last byte.
 
         `only_open` leaves out those whose connection has ended: what remains is in flight now.
         """
         return [
             Unanswered(exchange.command, exchange.contact, exchange.is_applied)
             for exchange in self.exchanges()
-            if exchange.method == "PATCH"
+            if exchange.is_write
             and not exchange.is_answered
             and (exchange.is_open or not only_open)
         ]

@@ -10,37 +10,50 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from email.utils import format_datetime
 from typing import Any
 
-from oncefence.simulator import api
-from oncefence.simulator.contacts import Contact, Contacts
+from oncefence.simulator.commits import Ask, Commits
+from oncefence.simulator.delivery import deliver
+from oncefence.simulator.dialects.protocol import Change, Dialect, Reading
 from oncefence.simulator.exchange import NO_MARK, Exchange
-from oncefence.simulator.faults import Fault, Rule
-from oncefence.simulator.journal import Journal, stamp, utc_now
-from oncefence.simulator.rulebook import Deal, Mark, RuleBook
-from oncefence.simulator.wire import Answer, Connection, Head, Malformed, Unfinished
-
-_DRIP_S = 0.2
+from oncefence.simulator.faults import Fault, Rule, ScriptedFault
+from oncefence.simulator.marks import Mark
+from oncefence.simulator.reception import Reception
+from oncefence.simulator.refusals import refusal, server_error
+from oncefence.simulator.rulebook import Deal
+from oncefence.simulator.stores import OTHER_ACCOUNT, Stores
+from oncefence.simulator.tasks import end
+from oncefence.simulator.wire import (
+    Answer,
+    Connection,
+    Head,
+    Malformed,
+    Request,
+    Unfinished,
+)
 
 
 class Provider:
-    """Serves the contacts API to one connection after another."""
+    """Serves one dialect to one connection after another."""
 
     def __init__(
         self,
         *,
-        journal: Journal,
-        contacts: Contacts,
-        rulebook: RuleBook,
+        dialect: Dialect,
+        stores: Stores,
         token: str,
-        patch_answered: Callable[[], None],
+        index_lag: timedelta,
+        write_answered: Callable[[], None],
+        tell: Callable[[Exchange], None] = lambda _: None,
     ) -> None:
-        self._journal = journal
-        self._contacts = contacts
-        self._rulebook = rulebook
-        self._token = token
-        self._patch_answered = patch_answered
+        self._dialect = dialect
+        self._stores = stores
+        self._rulebook = stores.rulebook
+        self._keys = stores.keys
+        self._write_answered = write_answered
+        self._tell = tell
+        self.reception = Reception(dialect=dialect, stores=stores, token=token)
+        self._commits = Commits(dialect=dialect, keys=stores.keys, index_lag=index_lag)
 
     async def serve(self, connection: Connection) -> None:
         """One request from its first byte to the end of its connection."""
@@ -66,47 +79,73 @@ class Provider:
                 deal = None
         exchange.was_read(is_complete=True)
         with suppress(ConnectionError):  # the client left; the row of `ended` says so
-            await self._respond(exchange, api.judge(request, self._contacts, self._token), deal)
+            await self._respond(exchange, request, deal)
         exchange.ended()
-        if exchange.is_answered and exchange.mark.method == "PATCH" and exchange.mark.contact:
-            self._rulebook.answered(exchange.mark.contact)
-            self._patch_answered()
+        self._tell(exchange)
+        mark = exchange.mark
+        if exchange.is_answered and mark.operation.is_write and mark.contact:
+            self._rulebook.answered(mark.contact)
+            self._write_answered()
 
     def _begin(self, connection: Connection, head: Head | None) -> Exchange:
-        mark = self._mark(head) if head is not None else NO_MARK
-        return Exchange(connection=connection, journal=self._journal, mark=mark)
-
-    def _mark(self, head: Head) -> Mark:
-        contact = api.contact_of(head)
-        return Mark(
-            method=head.method,
-            path=head.target,
-            contact=contact,
-            command=head.headers.get("x-oncefence-command"),
-            attempt=head.headers.get("x-oncefence-attempt"),
-            nth=self._rulebook.count(head.method, contact),
+        return Exchange(
+            connection=connection,
+            journal=self._stores.journal,
+            clock=self._stores.clock,
+            mark=self._mark(head) if head is not None else NO_MARK,
         )
 
-    async def _respond(
-        self, exchange: Exchange, asked: api.Change | api.Lookup | Answer, deal: Deal | None
-    ) -> None:
-        fault = deal.rule.fault if deal is not None else None
-        if isinstance(asked, Answer) and (fault is None or fault.needs_success):
-            # A refused request has no change to break around: the rule waits for the next one.
-            if deal is not None:
-                self._rulebook.give_back(deal)
-            await exchange.answer(asked)
-        elif deal is None and not isinstance(asked, Answer):
-            await exchange.answer(api.success(self._commit(exchange, asked), asked))
-        elif deal is not None:
-            if deal.rule.hold_at == "read" and not await self._held(exchange, deal):
-                return
-            if fault is not None:
+    def _mark(self, head: Head) -> Mark:
+        target = self._dialect.target(head)
+        keys = self._dialect.keys if target.operation.is_write else None
+        mark = Mark(
+            method=head.method,
+            path=head.target,
+            operation=target.operation,
+            contact=target.contact,
+            object=target.object,
+            command=head.headers.get(self._dialect.command_header.lower()),
+            attempt=head.headers.get(self._dialect.attempt_header.lower()),
+            key=head.headers.get(keys.header.lower()) if keys is not None else None,
+        )
+        who = mark.who or mark.operation.value
+        return replace(mark, nth=self._rulebook.count(head.method, who))
+
+    async def _respond(self, exchange: Exchange, request: Request, deal: Deal | None) -> None:
+        deal = self._forget_key(exchange, deal)
+        asked = self.reception.receive(exchange, request)
+        if isinstance(asked, Answer):
+            if deal is None or deal.rule.fault is None or deal.rule.fault.needs_success:
+                # A refused request has no change to break around: the rule waits for the next one.
+                if deal is not None:
+                    self._rulebook.give_back(deal)
+                await exchange.answer(asked)
+            elif await self._is_free(exchange, deal, at="read"):
                 exchange.fires(deal)
-            if isinstance(asked, Answer) or (fault is not None and not fault.needs_success):
-                await self._break_before_commit(exchange, deal.rule)
-            else:
-                await self._break_around_commit(exchange, deal, asked)
+                await self._break_before_commit(exchange, request, None, deal.rule)
+            return
+        with self._keys.in_flight(asked.account, exchange.mark.key):
+            if deal is None:
+                await exchange.answer(self._commits.carry_out(exchange, asked, None).answer)
+            elif await self._is_free(exchange, deal, at="read"):
+                if deal.rule.fault is not None:
+                    exchange.fires(deal)
+                if deal.rule.fault is not None and not deal.rule.fault.needs_success:
+                    await self._break_before_commit(exchange, request, asked, deal.rule)
+                else:
+                    await self._break_around_commit(exchange, request, asked, deal)
+
+    def _forget_key(self, exchange: Exchange, deal: Deal | None) -> Deal | None:
+        """A rule that makes the provider forget a key strikes first, and is over with that."""
+        if deal is None or deal.rule.fault is not ScriptedFault.KEY_EXPIRY:
+            return deal
+        key = exchange.mark.key or ""
+        if self._keys.is_kept(None, key):
+            exchange.fires(deal)
+            self._keys.forget(None, key)
+        else:
+            self._rulebook.give_back(deal)
+        return None
 
     def _break_unread(self, exchange: Exchange, deal: Deal) -> None:
         if deal.rule.fault is Fault.RESET_MID_READ:
@@ -117,81 +156,78 @@ class Provider:
         exchange.fires(deal)
         exchange.connection.reset()
         exchange.ended()
+        self._tell(exchange)
 
-    async def _break_before_commit(self, exchange: Exchange, rule: Rule) -> None:
-        match rule.fault:
-            case Fault.RESET_BEFORE_ANSWER:
-                exchange.connection.reset()
-            case Fault.NO_EFFECT_HANG:
-                await exchange.connection.gone()
-            case Fault.RATE_LIMIT_429:
-                await exchange.answer(api.rate_limited(_retry_after(rule)))
-            case Fault.SERVER_ERROR_BEFORE_COMMIT:
-                await exchange.answer(_server_error(rule))
-            case Fault.REJECT_400:
-                await exchange.answer(api.error(rule.status or 400, "refused by script"))
-            case Fault.UNAUTHORIZED_401:
-                await exchange.answer(api.error(401, "the token is expired"))
-            case _:
-                raise AssertionError(f"{rule.fault} does not come before the commit")
+    async def _break_before_commit(
+        self, exchange: Exchange, request: Request, ask: Ask | None, rule: Rule
+    ) -> None:
+        if rule.fault is Fault.RESET_BEFORE_ANSWER:
+            exchange.connection.reset()
+        elif rule.fault is Fault.NO_EFFECT_HANG:
+            await exchange.connection.gone()
+        else:
+            answer = refusal(self._dialect, rule, request.head, self._stores.clock.now())
+            if rule.fault is Fault.SERVER_ERROR_BEFORE_COMMIT and ask is not None:
+                self._commits.keep_failure(exchange, ask, answer)
+            await exchange.answer(answer)
 
     async def _break_around_commit(
-        self, exchange: Exchange, deal: Deal, asked: api.Change | api.Lookup
+        self, exchange: Exchange, request: Request, ask: Ask, deal: Deal
     ) -> None:
-        connection, rule, fault = exchange.connection, deal.rule, deal.rule.fault
-        if fault is Fault.LATE_ANSWER:
-            await self._wait_late(connection, rule)
-        contact = self._commit(exchange, asked) if rule.apply else asked.contact
-        if fault is Fault.OVERWRITTEN and isinstance(asked, api.Change):
-            edited = {name: f"{value} (edited)" for name, value in asked.properties.items()}
-            self._contacts.edit(contact.id, edited, request=exchange.request)
-        if rule.hold_at == "commit" and not await self._held(exchange, deal):
-            return
-        answer = api.success(contact, asked)
-        match fault:
-            case None | Fault.LATE_ANSWER:
-                await exchange.answer(answer)
-            case Fault.RESET_AFTER_COMMIT:
-                connection.reset()
-            case Fault.LOST_ANSWER | Fault.OVERWRITTEN:
-                await connection.gone()
-            case Fault.SERVER_ERROR_AFTER_COMMIT:
-                await exchange.answer(_server_error(rule))
-            case Fault.CUT_BODY:
-                whole = answer.encode()
-                body_bytes = len(whole) - whole.index(b"\r\n\r\n") - 4
-                await connection.send(whole[: len(whole) - body_bytes // 2])
-            case Fault.WRONG_ID:
-                other = replace(contact, id=f"{contact.id}0")
-                await exchange.answer(api.success(other, asked))
-            case Fault.DRIP:
-                await self._drip(
-                    exchange, answer, _DRIP_S if rule.delay_s is None else rule.delay_s
+        rule = deal.rule
+        if rule.fault is Fault.LATE_ANSWER:
+            await self._wait_late(exchange.connection, rule)
+        if rule.fault is ScriptedFault.CLOCK_SKEW:
+            exchange.skew = timedelta(seconds=rule.skew_s)
+        if rule.fault is ScriptedFault.ACCOUNT_SWITCH:
+            switched = self._switched(exchange, request, ask, rule)
+            if isinstance(switched, Answer):
+                await exchange.answer(switched)
+                return
+            ask = switched
+        answer = self._applied(exchange, ask, rule)
+        if await self._is_free(exchange, deal, at="commit"):
+            await deliver(exchange, self._changed(answer, ask, rule), rule)
+
+    def _applied(self, exchange: Exchange, ask: Ask, rule: Rule) -> Answer:
+        """The answer that is due; no await between a change and what a person makes of it."""
+        done = None
+        if rule.applies or rule.fault is ScriptedFault.ACCOUNT_SWITCH:
+            done = self._commits.carry_out(exchange, ask, rule)
+        if rule.fault is Fault.OVERWRITTEN:
+            written = done.written if done is not None else ()
+            if done is None and isinstance(ask.asked, Change):
+                written = ((ask.asked.contact, ask.asked.properties),)
+            for contact, properties in written:
+                ask.contacts.edit(
+                    contact.id,
+                    {name: _edited(value) for name, value in properties.items()},
+                    object_name=contact.object,
+                    request=exchange.request,
                 )
-            case Fault.GARBLED:
-                await exchange.answer(replace(answer, body=b'{"id": <html>busy</html>'))
+        return done.answer if done is not None else self._dialect.error_inside(ask.asked)
+
+    def _changed(self, answer: Answer, ask: Ask, rule: Rule) -> Answer:
+        now = self._stores.clock.now()
+        match rule.fault:
+            case Fault.SERVER_ERROR_AFTER_COMMIT:
+                return server_error(self._dialect, rule, now)
+            case ScriptedFault.ERROR_INSIDE_200:
+                return self._dialect.error_inside(ask.asked)
+            case ScriptedFault.QUOTA_SPENT:
+                spent = self._dialect.rate_headers(0, now + timedelta(seconds=10))
+                return replace(answer, headers={**answer.headers, **spent})
             case _:
-                raise AssertionError(f"{fault} does not come around the commit")
+                return answer
 
-    def _commit(self, exchange: Exchange, asked: api.Change | api.Lookup) -> Contact:
-        """The record as it is now, with the change that a PATCH asks for."""
-        if isinstance(asked, api.Change):
-            return self._contacts.change(
-                asked.contact, asked.properties, mark=exchange.mark, request=exchange.request or 0
-            )
-        return self._contacts.get(asked.contact.id) or asked.contact
-
-    async def _drip(self, exchange: Exchange, answer: Answer, interval_s: float) -> None:
-        gone = asyncio.create_task(exchange.connection.gone())
-        try:
-            for byte in answer.encode():
-                await exchange.connection.send(bytes([byte]))
-                await asyncio.wait({gone}, timeout=interval_s)
-                if gone.done():
-                    return
-        finally:
-            await _end(gone)
-        exchange.was_answered(answer)
+    def _switched(self, exchange: Exchange, request: Request, ask: Ask, rule: Rule) -> Ask | Answer:
+        """The same request, as another account is asked for it."""
+        asked, elsewhere = ask.asked, self._stores.elsewhere
+        if rule.applies and isinstance(asked, Change | Reading):
+            own = asked.contact
+            if elsewhere.get(own.id, own.object) is None:
+                elsewhere.create(own.id, own.properties, object_name=own.object)
+        return self.reception.receive(exchange, request, account=OTHER_ACCOUNT)
 
     async def _wait_late(self, connection: Connection, rule: Rule) -> None:
         if rule.delay_s is None:
@@ -199,10 +235,10 @@ class Provider:
         else:
             await asyncio.sleep(rule.delay_s)
 
-    async def _held(self, exchange: Exchange, deal: Deal) -> bool:
+    async def _is_free(self, exchange: Exchange, deal: Deal, *, at: str) -> bool:
         """True when the request may go on, False when its client left while it was held."""
         name = deal.rule.hold
-        if name is None or self._rulebook.is_released(name):
+        if name is None or deal.rule.hold_at != at or self._rulebook.is_released(name):
             return True
         exchange.waits(deal)
         released = asyncio.create_task(self._rulebook.held(name))
@@ -211,7 +247,7 @@ class Provider:
             await asyncio.wait({released, gone}, return_when=asyncio.FIRST_COMPLETED)
             return not gone.done()
         finally:
-            await _end(released, gone)
+            await end(released, gone)
 
     async def _unreadable(self, exchange: Exchange, failure: Unfinished | Malformed) -> None:
         if isinstance(failure, Unfinished):
@@ -220,33 +256,24 @@ class Provider:
         else:
             exchange.was_read(is_complete=False)
             with suppress(ConnectionError):  # the client left; the row of `ended` says so
-                await exchange.answer(api.error(failure.status, str(failure)))
+                await exchange.answer(self._dialect.error(failure.status, str(failure)))
         exchange.ended()
 
 
-async def _end(*tasks: asyncio.Task[Any]) -> None:
-    # The socket must not be closed while a task still waits on it: its number may be given to the
-    # next connection, and the late clean-up would strike that one.
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+def _edited(value: Any) -> Any:
+    """Another value of the same kind, as a person might put it."""
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case list():
+            return [*value, "edited"]
+        case None | dict():
+            return "(edited)"
+        case _:
+            return f"{value} (edited)"
 
 
 def _leaves_unread(deal: Deal) -> bool:
     return deal.rule.fault is not None and deal.rule.fault.leaves_unread
-
-
-def _retry_after(rule: Rule) -> dict[str, str]:
-    if rule.retry_after is None:
-        return {}
-    form, _, seconds = str(rule.retry_after).partition(":")
-    if form in ("date", "iso") and seconds.isascii() and seconds.isdigit():
-        then = utc_now() + timedelta(seconds=int(seconds))
-        return {
-            "Retry-After": format_datetime(then, usegmt=True) if form == "date" else stamp(then)
-        }
-    return {"Retry-After": str(rule.retry_after)}
-
-
-def _server_error(rule: Rule) -> Answer:
-    return api.error(rule.status or 500, "internal error", headers=_retry_after(rule))

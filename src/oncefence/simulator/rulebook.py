@@ -9,22 +9,12 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 
-from oncefence.simulator.faults import Fault, Rule, SeededFaults
-from oncefence.simulator.ledger import Kind, Ledger
+from oncefence.simulator.dealing import Dealer
+from oncefence.simulator.faults import SEARCH_FAULTS, Fault, Rule, ScriptedFault
+from oncefence.simulator.ledger import Kind, Ledger, Row
+from oncefence.simulator.marks import Mark, Operation
 
-SEED_RULE_ID = "seed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """What a request says of itself before its body is read."""
-
-    method: str
-    path: str
-    contact: str | None
-    command: str | None
-    attempt: str | None
-    nth: int
+DEALT_RULE_ID = "seed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +35,10 @@ class Standing:
 
 
 class RuleBook:
-    """The rules in order, the first that matches wins; after them the seed."""
+    """The rules in order, the first that matches wins; after them the dealer."""
 
-    def __init__(self, seeded: SeededFaults | None = None) -> None:
-        self._seeded = seeded
+    def __init__(self, dealer: Dealer | None = None) -> None:
+        self._dealer = dealer
         self._rules: dict[str, Rule] = {}
         self._spent: Counter[str] = Counter()
         self._requests: Counter[tuple[str, str]] = Counter()
@@ -77,16 +67,16 @@ class RuleBook:
                         self._spent[row.rule or ""] += 1
                         struck.add((row.rule, row.request))
                     if row.fault == Fault.RESET_BEFORE_READ:
-                        self.count(row.method or "", row.contact)
+                        self.count(row.method or "", _who(row))
                 case Kind.READ:
-                    self.count(row.method or "", row.contact)
-                case Kind.ANSWERED if row.method == "PATCH" and row.contact is not None:
+                    self.count(row.method or "", _who(row))
+                case Kind.ANSWERED if row.contact is not None and _wrote(row):
                     self._answered.add(row.contact)
 
-    def count(self, method: str, contact: str | None) -> int:
-        """The how-manieth request with this method for this contact has just come."""
-        self._requests[method, contact or ""] += 1
-        return self._requests[method, contact or ""]
+    def count(self, method: str, who: str | None) -> int:
+        """The how-manieth request with this method by this name has just come."""
+        self._requests[method, who or ""] += 1
+        return self._requests[method, who or ""]
 
     def take(self, mark: Mark) -> Deal | None:
         """The rule that strikes this request, reserved."""
@@ -94,10 +84,8 @@ class RuleBook:
             if rule.fault is not Fault.REFUSE and _matches(rule, mark) and self._left(rule_id):
                 self._spent[rule_id] += 1
                 return Deal(rule_id=rule_id, rule=rule)
-        if self._seeded is None or mark.method != "PATCH" or mark.contact is None:
-            return None
-        seeded = self._seeded.deal(mark.contact, mark.nth)
-        return Deal(rule_id=SEED_RULE_ID, rule=seeded) if seeded is not None else None
+        dealt = self._dealt(mark)
+        return Deal(rule_id=DEALT_RULE_ID, rule=dealt) if dealt is not None else None
 
     def give_back(self, deal: Deal) -> None:
         """The reserved rule did not strike and is free for another request."""
@@ -154,6 +142,15 @@ class RuleBook:
             for rule_id, rule in self._rules.items()
         ]
 
+    def _dealt(self, mark: Mark) -> Rule | None:
+        if self._dealer is None:
+            return None
+        if mark.operation is Operation.SEARCH:
+            return self._dealer.deal_search(mark.nth)
+        if not mark.operation.is_write or mark.who is None:
+            return None
+        return self._dealer.deal(mark.who, mark.nth)
+
     def _take_refuse(self, *, closing: bool) -> Deal | None:
         for rule_id, rule in self._rules.items():
             if (
@@ -175,8 +172,29 @@ class RuleBook:
 
 def _matches(rule: Rule, mark: Mark) -> bool:
     return (
-        rule.method in ("*", mark.method)
+        _matches_kind(rule, mark)
         and rule.contact in (None, mark.contact)
         and rule.command in (None, mark.command)
         and rule.nth in (None, mark.nth)
+        and (rule.fault is not ScriptedFault.KEY_EXPIRY or mark.key is not None)
     )
+
+
+def _matches_kind(rule: Rule, mark: Mark) -> bool:
+    if rule.method not in (None, "*", mark.method):
+        return False
+    if rule.fault in SEARCH_FAULTS:
+        return mark.operation is Operation.SEARCH
+    if rule.operation is not None:
+        return mark.operation is rule.operation
+    return rule.method is not None or mark.operation.is_write
+
+
+def _who(row: Row) -> str | None:
+    return row.contact or row.key or row.command or row.operation
+
+
+def _wrote(row: Row) -> bool:
+    if row.operation is None:
+        return row.method == "PATCH"
+    return Operation(row.operation).is_write

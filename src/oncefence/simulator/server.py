@@ -1,20 +1,32 @@
-"""The simulator put together: one journal, the records, the rules, and two ports."""
+"""The simulator put together: one journal, what it is told, and two ports."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from oncefence.simulator.admin import Admin
+from oncefence.simulator.clock import Clock
 from oncefence.simulator.contacts import Contacts
-from oncefence.simulator.faults import Fault, Rule, SeededFaults
+from oncefence.simulator.dealing import Dealer
+from oncefence.simulator.dialects.hubspot import HubSpot
+from oncefence.simulator.dialects.protocol import Dialect
+from oncefence.simulator.exchange import Exchange
+from oncefence.simulator.faults import Fault, Rule, check_for
 from oncefence.simulator.journal import Journal
+from oncefence.simulator.keys import Keys
 from oncefence.simulator.ledger import Kind, Ledger, Row
 from oncefence.simulator.listener import Listener
 from oncefence.simulator.provider import Provider
 from oncefence.simulator.rulebook import RuleBook
+from oncefence.simulator.stores import OTHER_ACCOUNT, Stores
 
 _ADMIN_HOST = "127.0.0.1"
+
+
+class LedgerOfAnother(Exception):
+    """The ledger was written by a simulator of another provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +39,12 @@ class Settings:
     ledger: Path
     token: str = field(repr=False)
     script: Mapping[str, Rule] = field(default_factory=dict)
-    seeded: SeededFaults | None = None
+    seeded: Dealer | None = None
+    dialect: Dialect = field(default_factory=HubSpot)
+    index_lag: timedelta | None = None
+    """How old the search index is; without it, as old as the provider's is."""
+    tell: Callable[[Exchange], None] = lambda _: None
+    """Told of every exchange when it is over."""
 
 
 class Simulator:
@@ -36,33 +53,53 @@ class Simulator:
     def __init__(self, settings: Settings, journal: Journal, ledger: Ledger) -> None:
         self._settings = settings
         self._journal = journal
+        dialect = settings.dialect
+        for row in ledger.of(Kind.STARTED):
+            if row.note not in (None, dialect.name):
+                raise LedgerOfAnother(
+                    f"ledger {journal.path} is of a simulated {row.note}; name another file"
+                )
         self._rulebook = RuleBook(settings.seeded)
         for rule_id, rule in settings.script.items():
+            check_for(dialect.cannot_show, dialect.title, rule)
             self._rulebook.add(rule_id, rule)
-        self._rulebook.replay(ledger)
-        self._contacts = Contacts(journal)
-        self._contacts.replay(ledger)
-        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        provider = Provider(
+        clock = Clock(journal)
+        self.stores = Stores(
             journal=journal,
-            contacts=self._contacts,
+            clock=clock,
+            contacts=Contacts(journal, clock=clock),
+            elsewhere=Contacts(journal, clock=clock, account=OTHER_ACCOUNT),
+            keys=Keys(journal, clock, dialect.keys),
             rulebook=self._rulebook,
+        )
+        self.stores.replay(ledger)
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lag = settings.index_lag
+        self.provider = Provider(
+            dialect=dialect,
+            stores=self.stores,
             token=settings.token,
-            patch_answered=self._close_port_where_due,
+            index_lag=dialect.index_lag if lag is None else lag,
+            write_answered=self._close_port_where_due,
+            tell=settings.tell,
         )
         self._provider_listener = Listener(
-            serve=provider.serve, fail=self._fail, refuses=self._refuses
+            serve=self.provider.serve, fail=self._fail, refuses=self._refuses
         )
-        admin = Admin(
-            journal=journal,
-            contacts=self._contacts,
-            rulebook=self._rulebook,
+        self.admin = Admin(
+            dialect=dialect,
+            stores=self.stores,
             provider_listener=self._provider_listener,
             close_port=self._close_port,
             rules_changed=self._close_port_where_due,
             rules_added_before=len(ledger.of(Kind.RULE)),
         )
-        self._admin_listener = Listener(serve=admin.serve, fail=self._fail)
+        self._admin_listener = Listener(serve=self.admin.serve, fail=self._fail)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The language that it speaks."""
+        return self._settings.dialect
 
     @property
     def port(self) -> int:
@@ -78,7 +115,7 @@ class Simulator:
         """Both ports are open. Raises OSError when one cannot be had."""
         self._admin_listener.bind(_ADMIN_HOST, self._settings.admin_port)
         self._provider_listener.bind(self._settings.host, self._settings.port)
-        self._journal.append(Row(kind=Kind.STARTED))
+        self._journal.append(Row(kind=Kind.STARTED, note=self.dialect.name))
         self._admin_listener.open()
         self._provider_listener.open()
         self._close_port_where_due()
@@ -95,6 +132,10 @@ class Simulator:
         first = asyncio.FIRST_COMPLETED
         await asyncio.wait((stopping, self._failure), return_when=first)
         stopping.cancel()
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raises what ended an exchange by surprise, if anything did."""
         if self._failure.done():
             self._failure.result()
 

@@ -20,6 +20,7 @@ import h11
 _HEAD_BYTES_MAX = 65_536
 _BODY_BYTES_MAX = 1_048_576
 _CHUNK_BYTES = 65_536
+JSON = "application/json;charset=utf-8"
 # A head that has not arrived by then is read as it comes, and faults that leave a request unread
 # pass it by. Clients send a head in one write, so only a hand-typed request gets here.
 _PEEK_SECONDS = 1.0
@@ -45,6 +46,11 @@ class Head:
     def query(self) -> list[tuple[str, str]]:
         """The query's pairs in order, empty values kept."""
         return parse_qsl(urlsplit(self.target).query, keep_blank_values=True)
+
+    @property
+    def media_type(self) -> str:
+        """The media type of the body, without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +87,28 @@ class Answer:
     body: Mapping[str, Any] | list[Any] | bytes
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def content(self) -> bytes:
+        """The body as it goes out; 204 has none."""
+        if self.status == HTTPStatus.NO_CONTENT:
+            return b""
+        if isinstance(self.body, bytes):
+            return self.body
+        return json.dumps(self.body, ensure_ascii=False).encode()
+
     def encode(self) -> bytes:
         """The whole answer as it goes out."""
-        body = (
-            self.body
-            if isinstance(self.body, bytes)
-            else json.dumps(self.body, ensure_ascii=False).encode()
-        )
-        headers = {
-            "Content-Type": "application/json;charset=utf-8",
-            "Content-Length": str(len(body)),
-            "Connection": "close",
-            **self.headers,
-        }
+        if self.status == HTTPStatus.NO_CONTENT:
+            return self.head({})
+        content = self.content
+        return self.head({"Content-Length": str(len(content))}) + content
+
+    def head(self, framing: Mapping[str, str]) -> bytes:
+        """Status line and headers; `framing` says where the body ends."""
+        headers = {"Content-Type": JSON, "Connection": "close", **self.headers, **framing}
         lines = [f"HTTP/1.1 {self.status} {_phrase(self.status)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        return "\r\n".join([*lines, "", ""]).encode() + body
+        return "\r\n".join([*lines, "", ""]).encode()
 
 
 class Connection:

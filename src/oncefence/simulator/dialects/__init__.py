@@ -1,0 +1,1 @@
+"""The languages that providers speak, one module each, behind one protocol."""
