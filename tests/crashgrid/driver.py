@@ -39,7 +39,7 @@ from tests.crashgrid.ground import Ground
 from tests.crashgrid.operating import Operator
 from tests.crashgrid.points import Action
 from tests.crashgrid.runtime import Runtime
-from tests.crashgrid.world import LIMITS, RING
+from tests.crashgrid.world import LIMITS, RING, view_of
 from tests.support.dialect import Form
 
 T = TypeVar("T")
@@ -268,6 +268,7 @@ class Life:
         if await operator.replay(receipt.execution):
             await self._work(receipt)
         await operator.change_hands()
+        await operator.revise(view_of(self._cell))
 
     async def _tend(self) -> None:
         """Add the cell's item of a family of its own, and run it until it has ended."""

@@ -11,23 +11,27 @@ from typing import Any, Final, Protocol, TypeVar
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from oncefence.catalog.view import IntegrationBindingView
 from oncefence.domain.errors import ActRefused, NoSuchTarget, VersionMoved
 from oncefence.domain.ids import ExecutionId, OperatorId, OrgId, WorkId
 from oncefence.domain.operator import Role
 from oncefence.domain.pause import PauseScope
 from oncefence.domain.replay import ReplayVerdict
 from oncefence.storage.dead_letters import DeadLetterFilter
+from oncefence.storage.phases.activate_view import activate_view
 from oncefence.storage.phases.add_operator import add_operator
 from oncefence.storage.phases.begin_replay import begin_replay
 from oncefence.storage.phases.cancel_work import cancel_work
 from oncefence.storage.phases.open_window import open_window
 from oncefence.storage.phases.pause_work import pause_work
 from oncefence.storage.phases.plan_replay import plan_replay
+from oncefence.storage.phases.publish_view import publish_view
 from oncefence.storage.phases.reclaim_work import reclaim_work
 from oncefence.storage.phases.replay_work import replay_work
 from oncefence.storage.phases.resume_work import resume_work
 from oncefence.storage.phases.revoke_operator import revoke_operator
 from tests.crashgrid.world import LIMITS
+from tests.support.world import INSTALLATION
 
 T = TypeVar("T")
 
@@ -44,6 +48,11 @@ _ITEM = text(
      WHERE w.org_id = :org AND w.execution_id = :execution AND w.family = 'effect.dispatch'
      ORDER BY w.made_at DESC LIMIT 1
     """
+)
+_ACTIVATIONS = text(
+    "SELECT (SELECT count(*) FROM oncefence.view_activations WHERE org_id = :org)"
+    " = (SELECT count(*) FROM oncefence.audit WHERE org_id = :org AND act = 'catalog.activate')"
+    " AS are_audited"
 )
 _ROSTER = text(
     "SELECT (SELECT operator_id FROM oncefence.operators"
@@ -184,6 +193,27 @@ class Operator:
                     note=_NOTE,
                 )
             )
+
+    async def revise(self, view: IntegrationBindingView) -> None:
+        """Publish another revision ahead, make it current, and go back to the one before."""
+        other = view.model_copy(update={"display_name": f"{view.display_name}, revised"})
+        published = await self._until_done(
+            lambda: publish_view(self._engine, self._org, INSTALLATION, other, actor=_ACTOR)
+        )
+        for revision, expected in ((published.revision, 1), (1, published.revision)):
+            await self._unless_moved(
+                lambda revision=revision, expected=expected: activate_view(  # type: ignore[misc]  # bound for this round
+                    self._engine,
+                    self._org,
+                    INSTALLATION,
+                    view.name,
+                    revision,
+                    expected_current=expected,
+                    actor=_ACTOR,
+                    note=_NOTE,
+                )
+            )
+        assert (await self._read(_ACTIVATIONS, {"org": self._org})).are_audited, "row for row"
 
     async def _item(self, execution: ExecutionId) -> Any:
         return await self._read(_ITEM, {"org": self._org, "execution": execution})

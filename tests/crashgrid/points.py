@@ -82,6 +82,7 @@ OPERATE_VERBS = (
     "replay_work",
     "add_operator",
     "revoke_operator",
+    "activate_view",
 )
 RECLAIM_VERBS = ("reclaim_work",)
 SWEEP_VERBS = ("find_due_work", "note_nudges", "erase_staged")
@@ -131,7 +132,11 @@ NOT_STRUCK: Mapping[str, str] = {
     "show_dead_letter": READS_ALONE,
     "plan_replay": READS_ALONE,
     "list_pauses": READS_ALONE,
+    "list_views": READS_ALONE,
+    "read_revisions": READS_ALONE,
     "find_held_classes": READS_ALONE,
+    "begin_first_look": "one read; whoever dies after it has written and sent nothing",
+    "settle_first_look": "nothing is sent around it and nobody holds the item: it is run anew",
     "take_back_nudges": "a hint more or less: kept, the nudge counts for two minutes",
 }
 """Transactions without points, each with its reason."""

@@ -5,7 +5,9 @@ The last statement of a case is the one that is refused; those before it prepare
 same transaction.
 """
 
+from tests.storage import guard_cases_creates as creates
 from tests.storage import guard_cases_operations as operations
+from tests.storage import guard_cases_revisions as revisions
 from tests.storage.guard_statements import (
     LIVE,
     NO_GRANT,
@@ -597,7 +599,7 @@ OTHERS = (
     *(
         said(
             "attempt_evidence.a_starter",
-            "OF015",
+            "OF010",
             what,
             copy("attempt_evidence", f"WHERE {ORG}", evidence_id="$new", **changes),
         )
@@ -889,7 +891,9 @@ CASES = (
     *ATTEMPTS,
     *OTHERS,
     *COUPLING,
+    *creates.CASES,
     *operations.CASES,
+    *revisions.CASES,
 )
 
 # Tables whose rows never change, and tables whose rows never go.
@@ -909,6 +913,7 @@ APPEND_ONLY = (
     "sealed_payloads",
     "settlement_rules",
     "token_versions",
+    *revisions.APPEND_ONLY,
 )
 KEPT = (
     "attempt_evidence",
@@ -937,5 +942,6 @@ KEPT = (
     "work_items",
     "work_nudges",
     *operations.KEPT,
+    *revisions.APPEND_ONLY,
 )
 NEVER_TRUNCATED = sorted([*KEPT, "handoffs"])

@@ -4,8 +4,10 @@ from uuid import uuid4
 
 from oncefence.domain.effect import Outcome
 from oncefence.domain.lookup import Verdict
+from oncefence.storage.phases.publish_view import publish_view
 from tests.storage.lifecycle_rows import CLAIM
-from tests.support.world import World, an_end
+from tests.support.books import Books, BooksWorld
+from tests.support.world import INSTALLATION, World, an_end, example_view
 
 
 async def facts(world: World, other: World) -> dict[str, str]:
@@ -86,6 +88,20 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "INSERT INTO oncefence.work_pressure (org_id, family, provider, state, revision, depth,"
         " due, oldest_made_at) VALUES (:org, 'made.up', '', 'pending', 5, 1, 0, clock_timestamp())"
     )
+    await publish_view(
+        world.engine, world.org, INSTALLATION, example_view(is_sensitive=True), actor="tests"
+    )
+    view, ahead = await world.sql(
+        "SELECT view_id, digest FROM oncefence.binding_views WHERE org_id = :org ORDER BY revision"
+    )
+    # In an org of its own: the other cases take any link of theirs for one with a record.
+    creates = await BooksWorld.at(world.database, Books())
+    creating, repeated = await creates.create("creating"), await creates.create("repeated")
+    await creates.settle(
+        await creates.start(repeated), Outcome.REPLAY_SAFE_RETRY, may_have_applied=True
+    )
+    unkeyed = await world.accept_command("lead-unkeyed")
+    await world.settle(await world.start(unkeyed), Outcome.REPLAY_SAFE_RETRY, may_have_applied=True)
     evidence = await world.sql(
         "SELECT evidence_id, attempt_id FROM oncefence.attempt_evidence WHERE org_id = :org"
     )
@@ -114,10 +130,18 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "behind_doubt": str(behind_doubt.work),
         "held": str(held.work),
         "fenced": str(fenced.work),
+        "creates_org": creates.org,
+        "creating_command": str(creating.command),
+        "repeated": str(repeated.work),
+        "unkeyed": str(unkeyed.work),
         "pause": pause,
         "ended_pause": ended_pause,
         "operator": operator,
         "revoked_operator": revoked,
+        "view": str(view.view_id),
+        "view_digest": view.digest,
+        "ahead": str(ahead.view_id),
+        "ahead_digest": ahead.digest,
         "answer_evidence": evidence_of[lost_attempt.attempt],
         "other_lost": str(other_lost.attempt),
         "other_unsent_evidence": evidence_of[other_lost.attempt],
@@ -127,4 +151,5 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "other_prefix": prefix.replace(world.org, other.org),
         "where_lane": f"WHERE org_id = '{world.org}' AND lane_key = 'source:lead-pending'",
         "where_link": f"WHERE org_id = '{world.org}' AND subject = 'lead-pending'",
+        "where_slot": f"WHERE org_id = '{creates.org}' AND subject = 'creating'",
     }

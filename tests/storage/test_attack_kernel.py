@@ -16,7 +16,7 @@ from sqlalchemy import text
 from oncefence.activities.contracts import RunRequest
 from oncefence.activities.process_context import ProcessContext
 from oncefence.activities.work import WorkActivity
-from oncefence.domain.claim import ClaimEnd, ClaimVerdict, WorkEnd
+from oncefence.domain.claim import ENGINE_CAPABILITY, ClaimEnd, ClaimVerdict, WorkEnd
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import StoreUnavailable, VersionMoved
 from oncefence.domain.ids import LeaseToken, WorkId
@@ -48,11 +48,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIMITS = Limits(admission_window=2, sweep_grace_seconds=0)
 CLAIM = (
     "SELECT oncefence.claim_work($1, $2, clock_timestamp(), gen_random_uuid(), gen_random_uuid(),"
-    " interval '60 s', 5, 2, 32, true)"
+    f" interval '60 s', 5, {ENGINE_CAPABILITY}, 32, true)"
 )
 START_V1 = (
     "SELECT verdict FROM oncefence.start_attempt_v1(:org, :work, clock_timestamp(),"
-    " gen_random_uuid(), gen_random_uuid(), interval '60 s', 5, 2, true)"
+    f" gen_random_uuid(), gen_random_uuid(), interval '60 s', 5, {ENGINE_CAPABILITY}, true)"
 )
 A_NUMBER = text(
     "SELECT CAST(:number AS integer) AS number, pg_sleep(CAST(:wait AS double precision)) AS waited"

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from oncefence.domain.claim import ClaimEnd, ClaimVerdict
+from oncefence.domain.claim import ENGINE_CAPABILITY, ClaimEnd, ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
@@ -91,7 +91,7 @@ class TestAClaim:
 
     async def test_needs_an_engine_that_can_run_it(self, world: World) -> None:
         """An older process leaves alone what it would run wrongly (C59)."""
-        work = await an_item(world, capability=3)
+        work = await an_item(world, capability=ENGINE_CAPABILITY + 1)
 
         assert await verdict(world, work) == "needs_newer_engine"
         assert (await world.item(work)).state == "pending"

@@ -19,7 +19,7 @@ async def world_with(store: Database, lanes: Lanes) -> World:
     view = example_view()
     operation = view.operation(OPERATION).model_copy(update={"lanes": lanes})
     view = view.model_copy(update={"operations": {OPERATION: operation}})
-    await publish_view(world.engine, world.org, INSTALLATION, view, actor="tests")
+    await publish_view(world.engine, world.org, INSTALLATION, view, actor="tests", activate=True)
     return world
 
 

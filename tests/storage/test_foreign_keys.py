@@ -32,6 +32,7 @@ AS_ANOTHER = {
     "remote_links": {"link_id": "gen_random_uuid()", "subject": "'x'", "remote_id": "'1'"},
     "sealed_payloads": {},
     "token_versions": {},
+    "view_activations": {"ordinal": "99"},
     "work_items": {"work_id": "gen_random_uuid()", "family": "'made.up'"},
     "work_nudges": {},
 }
@@ -120,7 +121,7 @@ class TestForeignKeys:
         } == {
             (name, code)
             for name, _ in answers
-            for table, code in (("effect_attempts", "OF011"), ("attempt_evidence", "OF015"))
+            for table, code in (("effect_attempts", "OF011"), ("attempt_evidence", "OF010"))
             if name.startswith(f"{table}_")
         }
 

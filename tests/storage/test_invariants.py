@@ -12,6 +12,7 @@ from oncefence.domain.errors import HandoffConflict
 from oncefence.domain.lookup import Verdict
 from oncefence.storage.invariants import INVARIANTS, QUEUES
 from oncefence.storage.phases.audit_invariants import ROWS_MAX, Audit, audit_invariants
+from tests.support.books import OPEN, Books, BooksWorld
 from tests.support.servers import Database
 from tests.support.world import Accepted, World, an_end
 
@@ -90,6 +91,18 @@ BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
     "no_attempt_over_a_doubtful_one": lambda c: (*UNGUARDED, copy_of_attempt(c.unknown)),
     "attempts_keep_what_the_command_pinned": lambda c: (
         f"UPDATE effect_attempts SET link_version = 9 WHERE {of(c.done)}",
+    ),
+    "slot_follows_its_create": lambda c: (
+        f"UPDATE commands SET remote_id = NULL WHERE {of(c.waiting)}",
+    ),
+    "one_revision_per_command": lambda c: (
+        f"UPDATE work_items SET view_revision = 2 WHERE {of(c.waiting)}",
+    ),
+    "revisions_are_as_they_were_published": lambda c: (
+        f"UPDATE binding_views SET content = content || ' ' WHERE org_id = '{c.world.org}'",
+    ),
+    "a_binding_has_its_current_revision": lambda c: (
+        f"UPDATE view_activations SET ordinal = 2 WHERE org_id = '{c.world.org}'",
     ),
     "settled_by_the_claim_that_started": lambda c: (
         f"UPDATE effect_attempts SET settled_epoch = 99 WHERE {of(c.done)}",
@@ -253,6 +266,19 @@ async def test_a_lookup_that_reached_the_provider_since_is_not_blocked(database:
     await world.look(row.work_id, Verdict.INCONCLUSIVE)
 
     assert "lookup_blocked" not in found(await audit_invariants(world.engine))
+
+
+async def test_a_create_that_cannot_be_looked_for_is_listed_too(database: Database) -> None:
+    """It waits for its provider and nobody else would notice (C4, C342)."""
+    world = await BooksWorld.at(database, Books())
+    accepted = await world.create(operation=OPEN)
+    await world.run(accepted)
+    assert "lookup_blocked" not in found(await audit_invariants(world.engine))
+
+    await plant(database, "UPDATE lookups SET looked_at = looked_at - interval '25 hours'")
+
+    audit = await audit_invariants(world.engine)
+    assert (found(audit), audit.violations) == ({"lookup_blocked": 1}, 0)
 
 
 async def test_a_day_is_scaled_with_the_rest(database: Database) -> None:

@@ -1,6 +1,7 @@
 """What a lookup makes of the record that it read, and of what the starter has said meanwhile."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -76,6 +77,20 @@ class TestAReading:
         )
 
         assert end.verdict is verdict
+
+    async def test_of_a_record_that_is_gone_says_nothing_of_a_change_to_it(
+        self, world: World
+    ) -> None:
+        """It may have been changed and then deleted; or it is only out of our sight (C268)."""
+        _, _, lookup_work = await world.an_unknown_command()
+        started = await world.start_looking(lookup_work)
+        contract = example_view().operation(OPERATION).lookup
+        assert contract is not None
+        gone = replace(read(started, "", changed=BEFORE), status=contract.not_found[0])
+
+        end = judge(contract, started, {"jobtitle": "Director"}, gone, is_past_horizon=True)
+
+        assert (end.reading, end.verdict) == ("absent", Verdict.INCONCLUSIVE)
 
 
 def word(kind: EvidenceKind, outcome: Outcome) -> LateWord:

@@ -1,5 +1,5 @@
 """
-A database of the version before, with work in it, brought to the version of now.
+A database of an earlier version, with work in it, brought to the version of now.
 
 Its rows are those that today's phases write, without the columns that were not there yet: what
 the migration fills is then held against what the phases wrote themselves.
@@ -23,22 +23,26 @@ from oncefence.app.local_postgres import LocalPostgres
 from oncefence.domain.effect import Outcome
 from oncefence.storage.engine import SCHEMA_REVISION, make_engine
 from oncefence.storage.phases.migrate_schema import migrate
+from oncefence.storage.phases.publish_view import publish_view
 from oncefence.storage.phases.start_attempt import Started
 from oncefence.storage.phases.start_lookup import LookupStarted
 from tests.support.servers import Database
-from tests.support.world import Accepted, World
+from tests.support.world import INSTALLATION, Accepted, World, example_view
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BEFORE = "0001"
 CAPABILITY_BEFORE = 1
+CAPABILITIES = {BEFORE: CAPABILITY_BEFORE, "0002": 2}
+"""What the engine of each earlier version can run."""
+
 RULES = ("lifecycle_transitions", "settlement_rules", "alembic_version", "deployment")
 
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def upgrade(connection: Connection) -> None:
-    """What `migrate` does, up to the version before."""
+def upgrade(connection: Connection, version: str) -> None:
+    """What `migrate` does, up to an earlier version."""
     config = Config()
     config.set_main_option(
         "script_location", str(Path(str(files("oncefence.storage"))) / "migrations")
@@ -46,13 +50,15 @@ def upgrade(connection: Connection) -> None:
     config.attributes["connection"] = connection
     connection.execute(text("SET LOCAL ROLE oncefence_owner"))
     connection.execute(text("SET LOCAL search_path TO oncefence"))
-    command.upgrade(config, BEFORE)
+    command.upgrade(config, version)
     connection.execute(text("INSERT INTO oncefence.deployment (is_development) VALUES (true)"))
 
 
 @asynccontextmanager
-async def database_of_before(server: LocalPostgres, like: Database) -> AsyncIterator[Database]:
-    """A database at the version before, beside `like` on its server."""
+async def database_of_before(
+    server: LocalPostgres, like: Database, version: str = BEFORE
+) -> AsyncIterator[Database]:
+    """A database at an earlier version, beside `like` on its server."""
     name = f"{like.name}_before"
 
     def of(url: str) -> str:
@@ -75,7 +81,7 @@ async def database_of_before(server: LocalPostgres, like: Database) -> AsyncIter
     )
     try:
         async with database.migrator_engine.begin() as connection:
-            await connection.run_sync(upgrade)
+            await connection.run_sync(upgrade, version)
         yield database
     finally:
         await database.app_engine.dispose()
@@ -153,21 +159,33 @@ def by_key(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-async def test_keeps_and_fills_every_row(store: Database, postgres: LocalPostgres) -> None:
+@pytest.mark.parametrize("version", CAPABILITIES)
+async def test_keeps_and_fills_every_row(
+    store: Database, postgres: LocalPostgres, version: str
+) -> None:
     """What was accepted before a deploy is done after it, and nothing of it was lost (C8)."""
     world, waiting = await work_in_every_state(store)
     await work_in_every_state(store)
     expected = await rows_of(store)
     for item in expected["work_items"]:
-        # What nobody could say then: which claim left it, and that it needs more than there was.
-        item |= {"engine_capability": CAPABILITY_BEFORE, "left_by": None}
-    async with database_of_before(postgres, store) as old:
+        # What nobody could say then: that it needs more than there was.
+        item |= {"engine_capability": CAPABILITIES[version]}
+        if version == BEFORE:
+            # Nor which claim left it.
+            item |= {"left_by": None}
+    async with database_of_before(postgres, store, version) as old:
         await put(old, expected)
-        assert "definition" not in (await rows_of(old))["work_items"][0]
+        assert "looks_first" not in (await rows_of(old))["commands"][0]
 
         assert await migrate(old.migrator_engine, is_development=True) == SCHEMA_REVISION
 
         migrated = await rows_of(old)
+        for now, then in zip(
+            migrated["view_activations"], expected["view_activations"], strict=True
+        ):
+            # Nobody activated anything then: what was newest is what was in use (C561).
+            assert now["activated_by"] == "migration"
+            then |= {each: now[each] for each in ("activated_by", "activated_at", "note")}
         assert {row["state"] for row in migrated["work_items"]} == {
             "pending",
             "processing",
@@ -175,7 +193,7 @@ async def test_keeps_and_fills_every_row(store: Database, postgres: LocalPostgre
             "succeeded",
             "dead",
         }
-        assert len(migrated["audit_heads"]) == 2
+        assert len(migrated["audit_heads"]) == len({row["org_id"] for row in migrated["audit"]})
         for table in migrated.keys() - set(RULES):
             assert by_key(migrated[table]) == by_key(expected[table]), table
         assert {table: migrated[table] for table in RULES[:2]} == {
@@ -186,6 +204,33 @@ async def test_keeps_and_fills_every_row(store: Database, postgres: LocalPostgre
         assert await rows_of(old) == migrated
 
         await goes_on(world, waiting, old)
+
+
+async def test_makes_the_newest_revision_the_current_one(
+    store: Database, postgres: LocalPostgres
+) -> None:
+    """It is the one that was in use, and each knows the one that it follows (C561)."""
+    world = await World.make(store)
+    for view in (example_view(is_sensitive=True), example_view()):
+        await publish_view(
+            store.app_engine, world.org, INSTALLATION, view, actor="tests", activate=True
+        )
+    expected = await rows_of(store)
+    async with database_of_before(postgres, store) as old:
+        await put(old, expected)
+        await migrate(old.migrator_engine, is_development=True)
+
+        migrated = await rows_of(old)
+
+        assert by_key(migrated["binding_views"]) == by_key(expected["binding_views"])
+        (activation,) = [row for row in migrated["view_activations"] if row["org_id"] == world.org]
+        (newest,) = [
+            row
+            for row in migrated["binding_views"]
+            if (row["org_id"], row["revision"]) == (world.org, 3)
+        ]
+        assert (activation["view_id"], activation["ordinal"]) == (newest["view_id"], 1)
+        assert activation["replaces"] is None
 
 
 async def goes_on(world: World, waiting: Accepted, old: Database) -> None:

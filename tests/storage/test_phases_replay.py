@@ -727,8 +727,8 @@ class TestARace:
 
 
 async def publish(world: World, view: IntegrationBindingView) -> None:
-    """The next revision of the view."""
-    await publish_view(world.engine, world.org, INSTALLATION, view, actor="tests")
+    """The next revision of the view, which is current at once."""
+    await publish_view(world.engine, world.org, INSTALLATION, view, actor="tests", activate=True)
 
 
 def and_another_operation(view: IntegrationBindingView) -> IntegrationBindingView:

@@ -142,6 +142,30 @@ class TestUnderAKeyOfTheProviders:
         assert sent[0] == sent[1]
 
 
+OLDER = (
+    "SELECT verdict, item_state, execution_status FROM oncefence.settle_attempt_v1(:org, :work,"
+    " :attempt, :token, :epoch, 'ACCEPTED', true, NULL, 200, '{}', '{}', NULL, clock_timestamp(),"
+    " clock_timestamp(), 8, clock_timestamp())"
+)
+
+
+class TestTheOlderFunction:
+    async def test_settles_as_the_one_of_now(self, world: World) -> None:
+        """A worker of the version before may have its answer when a deployment rolls (C159)."""
+        accepted, started = await world.a_running_command()
+
+        (settled,) = await world.sql(
+            OLDER,
+            work=accepted.work,
+            attempt=started.attempt,
+            token=started.fence.token,
+            epoch=started.fence.epoch,
+        )
+
+        assert tuple(settled) == ("settled", "succeeded", "succeeded")
+        assert len(await world.of_command("completions", accepted)) == 1
+
+
 class TestWhatIsWritten:
     async def test_is_how_it_ended(self, world: World) -> None:
         """Everything an attempt must show is in its row (C144)."""

@@ -40,6 +40,7 @@ async def test_every_act_leaves_its_audit_row(world: World) -> None:
     assert await acts(world) == [
         "runtime.register",
         "catalog.publish",
+        "catalog.activate",
         "binding.add",
         "link.adopt",
     ]
@@ -94,7 +95,9 @@ class TestAView:
         before = await world.accept_command("lead-1")
         other = example_view(is_sensitive=True)
 
-        published = await publish_view(world.engine, world.org, INSTALLATION, other, actor="tests")
+        published = await publish_view(
+            world.engine, world.org, INSTALLATION, other, actor="tests", activate=True
+        )
         after = await world.accept_command("lead-2")
 
         assert (published.revision, published.digest) == (2, other.digest)

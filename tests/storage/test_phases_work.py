@@ -172,7 +172,12 @@ class TestAnItem:
         new = await new_work(world)
         (pinned,) = await world.sql("SELECT * FROM oncefence.binding_views WHERE org_id = :org")
         await publish_view(
-            world.engine, world.org, INSTALLATION, example_view(is_sensitive=True), actor="tests"
+            world.engine,
+            world.org,
+            INSTALLATION,
+            example_view(is_sensitive=True),
+            actor="tests",
+            activate=True,
         )
 
         await add_work(world.engine, new)

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import text
 
-from oncefence.domain.claim import ClaimVerdict
+from oncefence.domain.claim import ENGINE_CAPABILITY, ClaimVerdict
 from oncefence.domain.command import Receipt
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import HandoffAlreadyRejected
@@ -72,7 +72,7 @@ LATER = timedelta(hours=1)
 
 CLAIM = (
     "SELECT verdict FROM oncefence.start_attempt_v2($1, $2, clock_timestamp() + interval '1 hour',"
-    " gen_random_uuid(), $3, interval '1 minute', 5, 2, 32, true)"
+    f" gen_random_uuid(), $3, interval '1 minute', 5, {ENGINE_CAPABILITY}, 32, true)"
 )
 RETIRE = "UPDATE oncefence.binding_generations SET state = 'retired' WHERE org_id = :org"
 MOVE = "UPDATE oncefence.remote_links SET version = version + 1 WHERE org_id = :org"

@@ -1,5 +1,6 @@
 """How the tests' providers are spoken to: a pack and a binding, offered in both forms."""
 
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,6 +74,11 @@ class Dialect:
     def _pair(text: str, operation: str) -> tuple[str, str]:
         """The text, and its one operation again under another name."""
         section = text[text.index(f'[operations."{operation}"]') :]
+        # Other tables may follow the operation's own.
+        for table in re.finditer(r"^\[", section, re.MULTILINE):
+            if not section.startswith(f'[operations."{operation}"', table.start()):
+                section = section[: table.start()]
+                break
         again = section.replace(f'[operations."{operation}"', f'[operations."{operation}.long"')
         return text + "\n", again
 

@@ -78,9 +78,10 @@ class OpenDoor:
 async def open_door(
     engine: AsyncEngine, folder: Path, announce: Announce | None = None
 ) -> AsyncIterator[OpenDoor]:
-    """Serve the doors with uvicorn until the block ends."""
+    """Serve the doors with uvicorn until the block ends; the folder keeps the key ring."""
     key_file = folder / "keys.json"
-    KeyRing.make_file(key_file)
+    if not key_file.exists():
+        KeyRing.make_file(key_file)
     ring = KeyRing.load(key_file)
     announced: list[WorkRef] = []
 

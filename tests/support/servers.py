@@ -76,6 +76,11 @@ async def fresh_database(server: LocalPostgres) -> AsyncIterator[Database]:
     admin = await asyncpg.connect(_of(server.admin_url, "postgres"))
     try:
         await admin.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        # A copy does not take over who may connect; these are the grants of roles.sql.
+        await admin.execute(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
+        await admin.execute(
+            f"GRANT CONNECT ON DATABASE {name} TO oncefence_migrator, oncefence_app"
+        )
         app_url, migrator_url = _of(server.app_url, name), _of(server.migrator_url, name)
         database = Database(
             name=name,

@@ -4,7 +4,16 @@ import pytest
 
 from oncefence.domain.effect import Disposition
 from oncefence.domain.execution import EXECUTION
-from oncefence.domain.lookup import TRIES_MAX, WAITS_SECONDS, Conclusion, Verdict, conclude
+from oncefence.domain.lookup import (
+    TRIES_MAX,
+    WAITS_SECONDS,
+    Conclusion,
+    FirstLook,
+    Verdict,
+    conclude,
+    conclude_first_look,
+)
+from oncefence.domain.settlement import FailureClass
 
 DECISIVE = {
     Verdict.APPLIED: ("succeeded", "success_found", Disposition.APPLIED),
@@ -108,3 +117,52 @@ def test_only_a_proof_permits_another_attempt() -> None:
     }
 
     assert proofs == {Verdict.UNSENT}
+
+
+class TestTheLookBeforeACreate:
+    @pytest.mark.parametrize("before", BEFORE)
+    def test_permits_it_only_where_nothing_is_there(self, before: int) -> None:
+        """Whatever else it says, nothing is sent on the strength of it (C342)."""
+        permits = {
+            look
+            for look in FirstLook
+            if (does := conclude_first_look(look, tries_before=before)).failure_class is None
+            and does.wait_seconds is None
+        }
+
+        assert permits == {FirstLook.ABSENT}
+
+    @pytest.mark.parametrize("before", BEFORE)
+    @pytest.mark.parametrize(
+        ("look", "failure"),
+        [
+            (FirstLook.THERE, FailureClass.ALREADY_THERE),
+            (FirstLook.AMBIGUOUS, FailureClass.IDENTITY_AMBIGUOUS),
+            (FirstLook.UNUSABLE, FailureClass.LOOK_UNUSABLE),
+        ],
+    )
+    def test_ends_it_at_once_where_waiting_changes_nothing(
+        self, look: FirstLook, failure: FailureClass, before: int
+    ) -> None:
+        """A record that is there is for a person to link (C28)."""
+        does = conclude_first_look(look, tries_before=before)
+
+        assert (does.failure_class, does.wait_seconds, does.spends_try) == (failure, None, False)
+
+    def test_waits_for_a_closed_door_as_long_as_it_is_closed(self) -> None:
+        """An outage is no answer, and spends no try (C265)."""
+        does = conclude_first_look(FirstLook.UNREACHABLE, tries_before=0)
+
+        assert (does.failure_class, does.wait_seconds, does.spends_try) == (
+            None,
+            WAITS_SECONDS[0],
+            False,
+        )
+
+    def test_that_cannot_tell_is_one_of_five(self) -> None:
+        """Each waits as long as a lookup would; the last one ends it, unsent."""
+        found = [conclude_first_look(FirstLook.UNCLEAR, tries_before=each) for each in BEFORE]
+
+        assert [does.wait_seconds for does in found] == [*WAITS_SECONDS[1:], None]
+        assert all(does.spends_try for does in found)
+        assert found[-1].failure_class is FailureClass.LOOK_INCONCLUSIVE

@@ -21,6 +21,7 @@ from oncefence.domain.errors import (
     OncefenceError,
     ScopeRefused,
     StoreUnavailable,
+    SubjectTaken,
     VersionMoved,
 )
 
@@ -30,6 +31,11 @@ CASES: list[tuple[OncefenceError, int, str]] = [
     (HandoffAlreadyRejected(handoff_key="ehk1.key"), 409, "handoff_already_rejected"),
     (HandoffKeyMalformed(part="text", reason="is wrong"), 422, "handoff_key_malformed"),
     (NoSuchTarget(kind="link", name="a", remedy="adopt it"), 422, "no_such_target"),
+    (
+        SubjectTaken(local_object="lead", subject="a", is_being_created=True),
+        409,
+        "subject_taken",
+    ),
     (PayloadRefused("title", "is missing"), 422, "payload_refused"),
     (UnknownOperation("view", "a", ("b",)), 422, "unknown_operation"),
     (VersionMoved(subject="work item 1", expected="a", found="b"), 409, "version_moved"),

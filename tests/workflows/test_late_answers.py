@@ -31,10 +31,10 @@ class FrozenShelf(ViewShelf):
         self.reached = asyncio.Event()
         self.thawed = asyncio.Event()
 
-    async def view(self, org: OrgId, view: ViewId) -> IntegrationBindingView:
+    async def view(self, org: OrgId, view: ViewId, digest: str) -> IntegrationBindingView:
         self.reached.set()
         await self.thawed.wait()
-        return await self._inner.view(org, view)
+        return await self._inner.view(org, view, digest)
 
 
 async def take_for_dead(world: ProviderWorld, accepted: Accepted) -> None:

@@ -7,40 +7,39 @@ whoever runs this: a run that finds a mark it did not make itself never sends.
 
 import logging
 import random
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID, uuid4
 
 from temporalio import activity
 
 from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_ATTEMPT, RunRequest, RunResult, Step
+from oncefence.activities.first_look import look_before_create
 from oncefence.activities.http_once import http_once
 from oncefence.activities.not_started import rest
+from oncefence.activities.outgoing import trace, wire_request
 from oncefence.activities.process_context import AgeingTime, ProcessContext
-from oncefence.activities.retry_after import retry_after_seconds
 from oncefence.activities.send_deadline import SendDeadline, boot_clock
 from oncefence.activities.target import TargetPolicy
 from oncefence.activities.until_answered import until_answered
-from oncefence.activities.wire_message import WireAnswer, WireRequest
-from oncefence.catalog.freeze import FrozenRequest
-from oncefence.catalog.view import BoundOperation, IntegrationBindingView
+from oncefence.activities.wire_message import WireAnswer
+from oncefence.catalog.answers import BodyReading
+from oncefence.catalog.operations import BoundOperation
 from oncefence.domain.backoff import retry_delay_seconds
 from oncefence.domain.claim import ClaimVerdict
-from oncefence.domain.classification import (
-    AttemptFailure,
-    BodyVerdict,
-    Classified,
-    ReplyContract,
-    classify,
-)
+from oncefence.domain.classification import AttemptFailure, Classified, classify
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost, Refused
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
-from oncefence.domain.redaction import Secret
 from oncefence.domain.work_item import DISPATCH
 from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.record_evidence import record_evidence
-from oncefence.storage.phases.settle_attempt import AttemptEnd, Settled, settle_attempt
+from oncefence.storage.phases.settle_attempt import (
+    CREATED_ID,
+    AttemptEnd,
+    Settled,
+    settle_attempt,
+)
 from oncefence.storage.phases.settle_lost_attempt import settle_lost_attempt
 from oncefence.storage.phases.start_attempt import Started, start_attempt, unseal
 from oncefence.storage.sealing import DataKey
@@ -73,11 +72,12 @@ class AttemptActivity:
     async def _run(
         self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
     ) -> RunResult:
-        # Read before the mark's statement leaves, so that however long the mark takes to be
-        # durable, the send is late and not early (C165).
-        anchored_at = boot_clock()
-        asking = SendDeadline.anchor(request.deadline_ms)
-        started = await self._start(org, work, asking, time)
+        anchored_at, started = await self._mark(org, work, request, time)
+        if isinstance(started, NotStarted) and started.verdict is ClaimVerdict.LOOK_FIRST:
+            looked = await look_before_create(self._context, org, work, time)
+            if looked is not None:
+                return looked
+            anchored_at, started = await self._mark(org, work, request, time)
         self._context.measures.claim(DISPATCH, started)
         if isinstance(started, NotStarted):
             return await self._not_started(org, work, started, time)
@@ -86,16 +86,36 @@ class AttemptActivity:
             expires_at=anchored_at + started.deadline_ms / 1000,
             clock=boot_clock,
         )
-        end = await self._send(started, deadline)
+        end = await self._send(started, deadline, time)
         return await self._finish(started, end, time)
 
-    async def _send(self, started: Started, deadline: SendDeadline) -> AttemptEnd:
+    async def _mark(
+        self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
+    ) -> tuple[float, Started | NotStarted]:
+        # Read before the mark's statement leaves, so that however long the mark takes to be
+        # durable, the send is late and not early (C165).
+        anchored_at = boot_clock()
+        asking = SendDeadline.anchor(request.deadline_ms)
+        return anchored_at, await self._start(org, work, asking, time)
+
+    async def _send(self, started: Started, deadline: SendDeadline, time: AgeingTime) -> AttemptEnd:
         try:
-            view = await self._context.views.view(started.fence.org, started.view)
+            view = await self._context.views.view(
+                started.fence.org, started.view, started.view_digest
+            )
             operation = view.operation(started.operation)
             unsealed = unseal(self._context.ring, started)
             request = wire_request(
-                view, unsealed.request, started.base_url, unsealed.token, _trace(view, started)
+                view,
+                unsealed.request,
+                started.base_url,
+                unsealed.token,
+                trace(
+                    view,
+                    command=started.command,
+                    attempt=started.attempt,
+                    idempotency_key=started.idempotency_key,
+                ),
             )
         except Exception as error:
             # Marked, and nothing sent: the starter knows it and says so, or the attempt would
@@ -103,9 +123,12 @@ class AttemptActivity:
             log.exception("attempt not sent", extra={"attempt_id": str(started.attempt)})
             return unsent(started, is_configuration_fault=isinstance(error, Refused))
         answer = await http_once(
-            request, deadline=deadline, policy=TargetPolicy(is_local=started.is_local)
+            request,
+            deadline=deadline,
+            policy=TargetPolicy(is_local=started.is_local),
+            proxy=self._context.egress_proxy,
         )
-        return attempt_end(operation, started, unsealed.answer_key, answer)
+        return attempt_end(operation, started, unsealed.answer_key, answer, now=time.now())
 
     async def _start(
         self, org: OrgId, work: WorkId, deadline: SendDeadline, time: AgeingTime
@@ -187,7 +210,7 @@ class AttemptActivity:
             if recorded.wake is not None:
                 await self._context.wake_all([recorded.wake])
             return RunResult(step=Step.FINISHED, verdict=recorded.consequence, outcome=end.outcome)
-        self._context.measures.attempt(started.provider, end.outcome)
+        self._context.measures.attempt(started.provider, settled.outcome)
         if settled.lookup is not None:
             await self._context.wake_all([settled.lookup])
         is_again = settled.item_state == "retry"
@@ -199,35 +222,9 @@ class AttemptActivity:
             until=settled.next_due if is_again else None,
             item_state=settled.item_state,
             execution_status=settled.execution_status,
-            outcome=end.outcome,
+            outcome=settled.outcome,
             failure_class=settled.failure_class,
         )
-
-
-def _trace(view: IntegrationBindingView, started: Started) -> dict[str, str]:
-    names = view.trace
-    trace = {names.attempt_header: str(started.attempt), names.command_header: str(started.command)}
-    return {name: value for name, value in trace.items() if name is not None}
-
-
-def wire_request(
-    view: IntegrationBindingView,
-    request: FrozenRequest,
-    base_url: str,
-    token: Secret,
-    trace: dict[str, str],
-) -> WireRequest:
-    """The frozen request with the credential of this one send, and our own ids where allowed."""
-    header, value = view.auth.header_for(token.reveal())
-    return WireRequest(
-        base_url=base_url,
-        method=request.method,
-        target=request.target,
-        headers=dict(request.headers) | trace,
-        body=request.body or None,
-        authorization=Secret(value),
-        authorization_header=header,
-    )
 
 
 def unsent(started: Started, *, is_configuration_fault: bool) -> AttemptEnd:
@@ -249,42 +246,38 @@ def unsent(started: Started, *, is_configuration_fault: bool) -> AttemptEnd:
 
 
 def attempt_end(
-    operation: BoundOperation, started: Started, answer_key: DataKey, answer: WireAnswer
+    operation: BoundOperation,
+    started: Started,
+    answer_key: DataKey,
+    answer: WireAnswer,
+    *,
+    now: datetime,
 ) -> AttemptEnd:
     """What the answer, or the lack of one, means by the command's own frozen contract."""
-    contract = operation.response
     reading = None
     if answer.status is not None and answer.body is not None:
-        reading = contract.read_body(answer.status, answer.headers, answer.body, started.remote_id)
+        reading = operation.read_answer(
+            answer.status, answer.headers, answer.body, remote_id=started.remote_id
+        )
     classified = classify(
         phase=answer.phase,
         status=answer.status,
-        body=None
-        if reading is None
-        else BodyVerdict(
-            complete=answer.complete,
-            parseable=reading.parseable,
-            evidence_present=reading.evidence_present,
-            identity_matches=reading.identity_matches,
-        ),
-        contract=ReplyContract(
-            success_statuses=frozenset(contract.success),
-            rejected_statuses=frozenset(contract.rejected),
-            not_applied_statuses=frozenset(contract.not_applied),
-            has_live_idempotency_key=started.idempotency_key is not None,
+        body=None if reading is None else reading.verdict(complete=answer.complete),
+        contract=operation.reply_contract(
+            answer.headers, key_is_live=started.idempotency_key is not None
         ),
         cause=answer.fault,
     )
-    receipt = dict(reading.receipt) if reading is not None else {}
-    if reading is not None and reading.error_code is not None:
-        receipt["error_code"] = reading.error_code
+    created_id = None
+    if reading is not None and operation.is_create and classified.outcome is Outcome.ACCEPTED:
+        created_id = reading.remote_id
     is_final_answer = classified.outcome in (Outcome.ACCEPTED, Outcome.REJECTED)
     return AttemptEnd(
         outcome=classified.outcome,
         may_have_applied=classified.may_have_applied,
         failure_class=classified.failure_class,
         response_status=answer.status,
-        receipt=receipt,
+        receipt=_receipt(reading, created_id),
         phases=answer.journal.as_evidence(),
         sealed_answer=(
             answer_key.seal(
@@ -293,21 +286,37 @@ def attempt_end(
             if is_final_answer and answer.body is not None
             else None
         ),
-        retry_after_seconds=_retry_after(operation, classified, started, answer),
+        retry_after_seconds=_retry_after(operation, classified, reading, started, answer, now=now),
+        created_id=created_id,
     )
 
 
+def _receipt(reading: BodyReading | None, created_id: str | None) -> dict[str, str]:
+    if reading is None:
+        return {}
+    receipt = dict(reading.receipt)
+    if reading.error_code is not None:
+        receipt["error_code"] = reading.error_code
+    if created_id is not None:
+        receipt[CREATED_ID] = created_id
+    return receipt
+
+
 def _retry_after(
-    operation: BoundOperation, classified: Classified, started: Started, answer: WireAnswer
+    operation: BoundOperation,
+    classified: Classified,
+    reading: BodyReading | None,
+    started: Started,
+    answer: WireAnswer,
+    *,
+    now: datetime,
 ) -> float:
     asked = None
     if answer.status is not None and classified.outcome is Outcome.REPLAY_SAFE_RETRY:
-        header = answer.headers.get(operation.response.retry_after.header.lower())
-        least = operation.response.wait_min_seconds(answer.status)
-        # A provider that names no time is given half a minute, unless its pack knows better.
-        if header is not None or not least:
-            asked = retry_after_seconds(header, now=datetime.now(UTC))
-        asked = max(asked or 0.0, float(least))
+        limit = None if reading is None else reading.limit
+        # By the time that due times are judged by (C201): by another clock a date that the
+        # provider names could come early.
+        asked = operation.response.wait_seconds(answer.status, answer.headers, limit, now=now)
     return retry_delay_seconds(
         attempts_made=started.ordinal,
         jitter=random.random(),  # noqa: S311  # spreads load, hides nothing

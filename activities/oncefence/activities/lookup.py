@@ -6,16 +6,16 @@ from uuid import UUID, uuid4
 
 from temporalio import activity
 
-from oncefence.activities.attempt import wire_request
 from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_LOOKUP, RunRequest, RunResult, Step
-from oncefence.activities.http_once import http_once
+from oncefence.activities.http_once import EgressProxy, http_once
 from oncefence.activities.not_started import rest
+from oncefence.activities.outgoing import wire_request
 from oncefence.activities.process_context import NOT_BEGUN, AgeingTime, ProcessContext
 from oncefence.activities.send_deadline import SendDeadline
 from oncefence.activities.target import TargetPolicy
 from oncefence.activities.until_answered import until_answered
-from oncefence.activities.wire_message import WireAnswer
+from oncefence.activities.wire_message import WireAnswer, WireRequest
 from oncefence.catalog.lookup import LookupContract, LookupReading
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.evidence import EvidenceKind, says
@@ -23,6 +23,7 @@ from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.lookup import Grade, Verdict
 from oncefence.domain.work_item import LOOKUP
 from oncefence.storage.claims import NotStarted
+from oncefence.storage.phases.settle_attempt import CREATED_ID
 from oncefence.storage.phases.settle_lookup import LookupEnd, settle_lookup
 from oncefence.storage.phases.start_lookup import (
     LateWord,
@@ -110,23 +111,26 @@ class LookupActivity:
         word = strongest(started.late_words, has_other_doubts=started.has_other_doubts)
         if word is not None:
             return word
-        view = await self._context.views.view(started.fence.org, started.view)
+        view = await self._context.views.view(started.fence.org, started.view, started.view_digest)
         contract = view.operation(started.operation).lookup
         if contract is None:
             return _unusable("no_lookup_declared")
         unsealed = unseal_lookup(self._context.ring, started)
         if unsealed is None:
             return _unusable("generation_gone_or_content_erased")
-        answer = await http_once(
+        answer = await read_record(
             wire_request(
                 view,
-                contract.request(started.remote_id, unsealed.request.written),
+                contract.request(
+                    started.remote_id, unsealed.request.written, command=started.command
+                ),
                 started.base_url,
                 unsealed.token,
                 {},
             ),
-            deadline=SendDeadline.anchor(started.deadline_ms),
-            policy=TargetPolicy(is_local=started.is_local),
+            deadline_ms=started.deadline_ms,
+            is_local=started.is_local,
+            proxy=self._context.egress_proxy,
         )
         horizon = timedelta(seconds=contract.horizon_s * self._context.limits.time_scale)
         return judge(
@@ -136,6 +140,18 @@ class LookupActivity:
             answer,
             is_past_horizon=as_of - started.started_as_of >= horizon,
         )
+
+
+async def read_record(
+    request: WireRequest, *, deadline_ms: int, is_local: bool, proxy: EgressProxy | None = None
+) -> WireAnswer:
+    """One read of the provider, which changes nothing there."""
+    return await http_once(
+        request,
+        deadline=SendDeadline.anchor(deadline_ms),
+        policy=TargetPolicy(is_local=is_local),
+        proxy=proxy,
+    )
 
 
 def _unusable(reading: str) -> LookupEnd:
@@ -170,6 +186,7 @@ def strongest(words: tuple[LateWord, ...], *, has_other_doubts: bool = False) ->
         response_status=word.response_status,
         receipt=word.receipt,
         phases={},
+        created_id=word.receipt.get(CREATED_ID),
     )
 
 
@@ -195,6 +212,7 @@ def judge(
     """What the provider's answer says about the write, by the frozen lookup contract (C268)."""
     reading = "unreachable"
     verdict = Verdict.UNREACHABLE
+    created_id = None
     status = answer.status
     is_declared = status is not None and status in (*contract.found, *contract.not_found)
     if answer.complete and status is not None and is_declared:
@@ -204,11 +222,13 @@ def judge(
             written=written,
             mark_time=started.marked_at,
             remote_id=started.remote_id,
+            command=started.command,
         )
-        reading = found.value
-        if found is LookupReading.EQUAL:
+        reading = found.reading.value
+        if found.reading is LookupReading.EQUAL:
             verdict = Verdict.APPLIED
-        elif found is LookupReading.DIFFERENT_UNCHANGED and is_past_horizon:
+            created_id = found.remote_id if started.remote_id is None else None
+        elif is_past_horizon and _shows_no_effect(found.reading, started):
             verdict = Verdict.NOT_FOUND
         else:
             # The record is gone, changed since, too fresh to tell, or shows nothing about it.
@@ -218,6 +238,15 @@ def judge(
         reading=reading,
         grade=Grade.STATE if verdict is Verdict.APPLIED else Grade.NONE,
         response_status=status,
-        receipt={},
+        receipt={} if created_id is None else {CREATED_ID: created_id},
         phases=answer.journal.as_evidence(),
+        created_id=created_id,
     )
+
+
+def _shows_no_effect(reading: LookupReading, started: LookupStarted) -> bool:
+    if reading is LookupReading.DIFFERENT_UNCHANGED:
+        return True
+    # That a record is gone says nothing of a change to it; of a create it says all.
+    is_create = started.remote_id is None
+    return is_create and reading in (LookupReading.NO_MATCH, LookupReading.ABSENT)

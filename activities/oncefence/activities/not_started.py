@@ -20,6 +20,8 @@ def rest(found: NotStarted) -> RunResult:
         ClaimVerdict.NOT_DUE,
         ClaimVerdict.SLOW_START,
         ClaimVerdict.NOT_MARKED,
+        # The look was too long ago by the time of the mark: it is made anew.
+        ClaimVerdict.LOOK_FIRST,
     ):
         step = Step.WAIT
     return RunResult(

@@ -22,9 +22,11 @@ from oncefence.app.door_messages import (
     DIGEST_FORM,
     KEY_FORM,
     AcceptedReceipt,
+    CompletionReport,
     ExecutionReport,
     HandoffRequest,
     Health,
+    LocalContract,
     PayloadStaged,
     RejectedReceipt,
     RejectionRequest,
@@ -45,7 +47,7 @@ from oncefence.domain.ids import OutboxId
 from oncefence.storage.phases.accept_handoff import accept_handoff
 from oncefence.storage.phases.find_admission import find_admission, receipt_of
 from oncefence.storage.phases.probe_store import probe_store
-from oncefence.storage.phases.read_execution import read_execution
+from oncefence.storage.phases.read_execution import CompletionSeen, read_execution
 from oncefence.storage.phases.refuse_scope import refuse_other_scope
 from oncefence.storage.phases.reject_handoff import reject_handoff
 from oncefence.storage.phases.stage_payload import stage_payload
@@ -200,7 +202,18 @@ async def execution(execution: IdInPath, doors: DoorsHere, caller: CallerHere) -
             effect=seen.effect,
             accepted_at=seen.accepted_at,
             changed_at=seen.changed_at,
+            completion=None if seen.completion is None else _completion(seen.completion),
         )
+    )
+
+
+def _completion(seen: CompletionSeen) -> CompletionReport:
+    return CompletionReport(
+        completion_id=seen.completion,
+        settlement=seen.settlement,
+        status=ExecutionStatus(seen.status),
+        supersedes=seen.supersedes,
+        contract=LocalContract.model_validate(seen.contract),
     )
 
 

@@ -117,8 +117,31 @@ class Undecided(_Given):
     admission: Literal["UNDECIDED"] = "UNDECIDED"
 
 
+class LocalContract(_Given):
+    """What the Runtime is to do with a result, as the command had it frozen at acceptance."""
+
+    command: str
+    version: int
+    data: dict[str, str | int | bool]
+
+
+class CompletionReport(_Given):
+    """What one settlement hands back; a later one names the one that it supersedes (C99)."""
+
+    completion_id: str
+    settlement: int
+    status: ExecutionStatus
+    supersedes: str | None
+    contract: LocalContract
+
+
 class ExecutionReport(_Given):
-    """What the caller may know of an execution; `effect` is there once it failed (C68)."""
+    """
+    What the caller may know of an execution.
+
+    `effect` is there once it failed (C68), and `completion` once it was settled: the newest,
+    which stays while an operator has the execution tried again.
+    """
 
     execution_id: UUID
     command_id: UUID
@@ -134,6 +157,7 @@ class ExecutionReport(_Given):
     effect: Effect | None
     accepted_at: datetime
     changed_at: datetime
+    completion: CompletionReport | None = None
 
     @property
     def is_settled(self) -> bool:

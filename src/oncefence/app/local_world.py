@@ -15,7 +15,8 @@ from typing import Final
 from oncefence.app.stack import Stack
 from oncefence.app.stack_state import write_privately
 from oncefence.catalog.loader import load_binding, load_pack
-from oncefence.catalog.view import BoundOperation, IntegrationBindingView, compile_view
+from oncefence.catalog.operations import BoundOperation
+from oncefence.catalog.view import IntegrationBindingView, compile_view
 
 INSTALLATION: Final = "crm"
 CAPABILITY: Final = "outbox"
@@ -65,9 +66,10 @@ def make_world(stack: Stack, binding_file: Path) -> LocalWorld:
 
 
 def _publish(stack: Stack, binding_file: Path, org: str) -> None:
-    # The same content again publishes nothing.
+    # The same content again publishes nothing; a changed file is what the world is to use now.
     stack.run_verb(
-        *("catalog", "publish", str(binding_file), "--org", org, "--installation", INSTALLATION)
+        *("catalog", "publish", str(binding_file), "--org", org, "--installation", INSTALLATION),
+        "--activate",
     )
 
 

@@ -31,6 +31,7 @@ from oncefence.domain.errors import (
     Refused,
     ScopeRefused,
     StoreUnavailable,
+    SubjectTaken,
     VersionMoved,
 )
 
@@ -68,6 +69,7 @@ TITLES: Final = {
     "payload_digest_malformed": "Not a payload digest",
     "payload_digest_mismatch": "The digest is not that of the body",
     "no_such_target": "Something that the request names is not there",
+    "subject_taken": "What is to be created is there, or soon will be",
     "payload_refused": "The payload cannot become an exact request",
     "unknown_operation": "No such operation",
     "request_refused": "The request is refused",
@@ -91,6 +93,7 @@ KERNEL_REFUSALS: Final[dict[type[OncefenceError], tuple[HTTPStatus, str]]] = {
     HandoffAlreadyRejected: (HTTPStatus.CONFLICT, "handoff_already_rejected"),
     HandoffKeyMalformed: (HTTPStatus.UNPROCESSABLE_ENTITY, "handoff_key_malformed"),
     NoSuchTarget: (HTTPStatus.UNPROCESSABLE_ENTITY, "no_such_target"),
+    SubjectTaken: (HTTPStatus.CONFLICT, "subject_taken"),
     PayloadRefused: (HTTPStatus.UNPROCESSABLE_ENTITY, "payload_refused"),
     UnknownOperation: (HTTPStatus.UNPROCESSABLE_ENTITY, "unknown_operation"),
 }

@@ -27,6 +27,7 @@ REFUSALS: Final[dict[str, tuple[HTTPStatus, str]]] = {
     "HandoffAlreadyRejected": (HTTPStatus.CONFLICT, "handoff_already_rejected"),
     "HandoffKeyMalformed": (HTTPStatus.UNPROCESSABLE_ENTITY, "handoff_key_malformed"),
     "NoSuchTarget": (HTTPStatus.UNPROCESSABLE_ENTITY, "no_such_target"),
+    "SubjectTaken": (HTTPStatus.CONFLICT, "subject_taken"),
     "PayloadRefused": (HTTPStatus.UNPROCESSABLE_ENTITY, "payload_refused"),
     "UnknownOperation": (HTTPStatus.UNPROCESSABLE_ENTITY, "unknown_operation"),
     "HandoffMessageMalformed": (HTTPStatus.UNPROCESSABLE_ENTITY, "body_invalid"),
@@ -69,6 +70,8 @@ def _detail(kind: str, word: str, key: str, cause: ApplicationError) -> str:
             return "no payload of this digest: put its bytes first, PUT /v1/payloads/{digest}"
         case "NoSuchTarget":
             return f"no {word} of the name that the handoff gives; {_ELSEWHERE}"
+        case "SubjectTaken":
+            return f"what is to be created has its record, or is being created; {_ELSEWHERE}"
         case "PayloadRefused":
             return f"the payload cannot become an exact request; {_ELSEWHERE}"
         case "UnknownOperation":

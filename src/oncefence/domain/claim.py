@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-ENGINE_CAPABILITY: Final = 2
+ENGINE_CAPABILITY: Final = 3
 """What this version of the engine can run; an item that asks for more waits for a newer one."""
 
 _SUMMARY: Final = re.compile(r"[ -~]{0,200}")
@@ -39,6 +39,9 @@ class ClaimVerdict(StrEnum):
     """A pause ended lately, and as many items as may run so soon after it do."""
 
     NEEDS_NEWER_ENGINE = "needs_newer_engine"
+    LOOK_FIRST = "look_first"
+    """A create that may be made only after a read that found its record not there already."""
+
     CANNOT_PROCEED = "cannot_proceed"
     """What the command relies on is gone; both lifecycles were ended in this transaction."""
 

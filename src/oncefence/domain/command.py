@@ -82,6 +82,11 @@ class ExternalCommand:
     keeps_target_order: bool = True
 
     @property
+    def is_create(self) -> bool:
+        """Whether its record is still to be made: it holds a create slot instead of a link."""
+        return self.link.remote_id is None
+
+    @property
     def source_lane(self) -> str | None:
         """What the same local record gave rise to happens one after the other, where declared."""
         return source_lane(self.handover.subject) if self.keeps_source_order else None

@@ -8,6 +8,7 @@ The error tree.
         HandoffConflict          the key is taken with another digest or outbox id
         HandoffAlreadyRejected   a rejection receipt stands; acceptance can never follow
         NoSuchTarget             a named view, binding, link or payload is not there
+        SubjectTaken             what is to be created is there, or is being created
         InvalidTransition        the state machine has no such move
         VersionMoved             an operator's act names a version that is no longer the newest
         ActRefused               an operator's act cannot be done here; says why and what instead
@@ -96,6 +97,25 @@ class NoSuchTarget(Refused):
 
     def __str__(self) -> str:
         return f"no {self.kind} {self.name!r}: {self.remedy}"
+
+
+@dataclass(eq=False)
+class SubjectTaken(Refused):
+    """A record is to be created for a subject that has one, or will have one soon."""
+
+    local_object: str
+    subject: str
+    is_being_created: bool
+
+    def __str__(self) -> str:
+        return f"{self.local_object} {self.subject!r} {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        """Why it is taken and what to do; nothing of the caller's is in it."""
+        if self.is_being_created:
+            return "is being created already: wait until that has ended, then ask again"
+        return "has its record already: hand over an update of it"
 
 
 @dataclass(eq=False)

@@ -68,6 +68,11 @@ def family_work_id(
     return WorkId(derived_id("work", org, family, subject_kind, ordinal, subject_id))
 
 
+def slot_id(command: CommandId) -> LinkId:
+    """The slot of a create, and then the link of the record that it made."""
+    return LinkId(derived_id(command, "create slot"))
+
+
 def attempt_id(work: WorkId, ordinal: int) -> AttemptId:
     """The `ordinal`-th effect attempt of a dispatch item, counted from 1."""
     return AttemptId(derived_id(work, "attempt", ordinal))
@@ -81,6 +86,11 @@ def lookup_work_id(attempt: AttemptId, ordinal: int = 1) -> WorkId:
 def lookup_id(work: WorkId, epoch: int) -> LookupId:
     """The lookup that one claim of a lookup item performs."""
     return LookupId(derived_id(work, "lookup", epoch))
+
+
+def first_look_id(work: WorkId, token: LeaseToken) -> LookupId:
+    """The look before a create that one run performs; the run's own token names it."""
+    return LookupId(derived_id(work, "first look", token))
 
 
 def evidence_id(attempt: AttemptId, kind: str, content: str) -> EvidenceId:

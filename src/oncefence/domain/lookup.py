@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from oncefence.domain.effect import Disposition
+from oncefence.domain.settlement import FailureClass
 
 WAITS_SECONDS = (30.0, 120.0, 600.0, 3600.0, 21600.0)
 """The wait before each of the five lookups (C262), 7.2 hours in all; after the last a person
@@ -33,6 +34,22 @@ class Verdict(StrEnum):
 
     UNUSABLE = "unusable"
     """There is no lookup that could be made, now or later."""
+
+
+class FirstLook(StrEnum):
+    """What the read just before a create says; only the first permits the create."""
+
+    ABSENT = "not_found"
+    THERE = "already_there"
+    """Exactly one record, and it is the one that was to be made."""
+
+    AMBIGUOUS = "identity_ambiguous"
+    """More than one. Which of them is meant must not be guessed."""
+
+    UNCLEAR = "inconclusive"
+    UNREACHABLE = "unreachable"
+    UNUSABLE = "unusable"
+    """There is no look that could be made, now or later."""
 
 
 class Grade(StrEnum):
@@ -108,3 +125,42 @@ def conclude(verdict: Verdict, *, tries_before: int, is_sensitive: bool) -> Conc
     if verdict is Verdict.NOT_FOUND and not is_sensitive:
         return _settle("failed", "failure_found", Disposition.NOT_FOUND)
     return _settle("needs_attention", "investigation_exhausted", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLookConclusion:
+    """
+    What the look before a create does.
+
+    With a failure class the create ends, and nothing was sent; with a wait it is looked for again
+    then; with neither it may be made now.
+    """
+
+    failure_class: FailureClass | None = None
+    wait_seconds: float | None = None
+    spends_try: bool = False
+
+
+_ENDS_THE_CREATE = {
+    FirstLook.THERE: FailureClass.ALREADY_THERE,
+    FirstLook.AMBIGUOUS: FailureClass.IDENTITY_AMBIGUOUS,
+    FirstLook.UNUSABLE: FailureClass.LOOK_UNUSABLE,
+}
+
+
+def conclude_first_look(look: FirstLook, *, tries_before: int) -> FirstLookConclusion:
+    """
+    What `look` does after `tries_before` looks that could not tell (C342).
+
+    A record that is there is never taken for the one that we would have made: whether it is to be
+    linked is for a person or the Runtime to say (C28). Failing is safe, since nothing was sent.
+    """
+    if look is FirstLook.ABSENT:
+        return FirstLookConclusion()
+    if look in _ENDS_THE_CREATE:
+        return FirstLookConclusion(failure_class=_ENDS_THE_CREATE[look])
+    if look is FirstLook.UNREACHABLE:
+        return FirstLookConclusion(wait_seconds=WAITS_SECONDS[min(tries_before, TRIES_MAX - 1)])
+    if tries_before + 1 < TRIES_MAX:
+        return FirstLookConclusion(wait_seconds=WAITS_SECONDS[tries_before + 1], spends_try=True)
+    return FirstLookConclusion(failure_class=FailureClass.LOOK_INCONCLUSIVE, spends_try=True)

@@ -9,6 +9,9 @@ from oncefence.domain.ids import LinkId
 class LinkState(StrEnum):
     """Whether commands may still be sent to the linked record."""
 
+    CREATING = "creating"
+    """A create slot: the record that it will stand for is being created."""
+
     ACTIVE = "active"
     SUSPENDED = "suspended"
     RETIRED = "retired"
@@ -20,4 +23,5 @@ class LinkPin:
 
     link: LinkId
     version: int
-    remote_id: str
+    remote_id: str | None
+    """None for a create: the link is its slot, and the record is still to be made."""

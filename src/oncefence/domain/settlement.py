@@ -21,6 +21,21 @@ class FailureClass(StrEnum):
     BINDING_GENERATION_STALE = "binding_generation_stale"
     LINK_CHANGED = "link_changed"
     POISON = "poison"
+    ALREADY_THERE = "already_there"
+    """The record that was to be created is there, and nothing was sent."""
+
+    IDENTITY_AMBIGUOUS = "identity_ambiguous"
+    """Several records look like the one that was to be created, and nothing was sent."""
+
+    LOOK_INCONCLUSIVE = "look_inconclusive"
+    """Five looks could not tell whether the record is there, and nothing was sent."""
+
+    LOOK_UNUSABLE = "look_unusable"
+    """Whether the record is there can no longer be looked at, and nothing was sent."""
+
+    IDENTITY_TAKEN = "identity_taken"
+    """The provider named a created record that another link stands for."""
+
     CONTRADICTED = "contradicted"
     """Evidence came that speaks against what another attempt was permitted by."""
 

@@ -15,6 +15,7 @@ def seal_request(key: DataKey, request: FrozenRequest, *place: object) -> bytes:
         "headers": [list(pair) for pair in request.headers],
         "body": base64.b64encode(request.body).decode(),
         "written": request.written,
+        "idempotency_key": request.idempotency_key,
     }
     return key.seal(json.dumps(content).encode(), *place)
 
@@ -28,4 +29,6 @@ def open_request(key: DataKey, sealed: bytes, *place: object) -> FrozenRequest:
         headers=tuple((name, value) for name, value in content["headers"]),
         body=base64.b64decode(content["body"]),
         written=content["written"],
+        # Of a command of the version before, which knew none.
+        idempotency_key=content.get("idempotency_key"),
     )

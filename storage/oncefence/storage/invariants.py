@@ -83,6 +83,73 @@ INVARIANTS: Final = (
         """,
     ),
     Rule(
+        name="slot_follows_its_create",
+        meaning="a create's slot is open, a link or given back as its execution has it (C342)",
+        query="""
+        SELECT l.org_id, c.command_id, l.link_id, l.state AS link_state, e.status
+          FROM oncefence.remote_links AS l
+          LEFT JOIN oncefence.commands AS c
+            ON c.org_id = l.org_id AND c.link_id = l.link_id AND c.remote_id IS NULL
+          LEFT JOIN oncefence.executions AS e
+            ON e.org_id = c.org_id AND e.command_id = c.command_id
+         WHERE (c.command_id IS NOT NULL OR l.state = 'creating')
+           AND CASE WHEN l.remote_id IS NOT NULL THEN 'a link'
+                    WHEN l.state = 'creating' THEN 'open' ELSE 'given back' END
+               IS DISTINCT FROM
+               CASE WHEN e.status = 'succeeded' THEN 'a link'
+                    WHEN e.status IN ('failed', 'cancelled') THEN 'given back'
+                    WHEN e.status IS NOT NULL THEN 'open' END
+        """,
+    ),
+    Rule(
+        name="one_revision_per_command",
+        meaning="a command, its items and the view that they name are of one revision (C519)",
+        query="""
+        SELECT w.org_id, w.command_id, w.work_id, w.view_id, w.view_revision
+          FROM oncefence.work_items AS w
+          LEFT JOIN oncefence.commands AS c
+            ON c.org_id = w.org_id AND c.command_id = w.command_id
+          LEFT JOIN oncefence.binding_views AS v
+            ON v.org_id = w.org_id AND v.view_id = w.view_id
+         WHERE (w.command_id IS NOT NULL
+                AND (w.view_id, w.view_digest) IS DISTINCT FROM (c.view_id, c.view_digest))
+            OR (w.view_digest, w.view_revision, w.installation)
+               IS DISTINCT FROM (v.digest, v.revision, v.installation)
+        """,
+    ),
+    Rule(
+        name="revisions_are_as_they_were_published",
+        meaning="a revision has the content of its digest and follows the one before it (C561)",
+        query="""
+        SELECT v.org_id, v.view_id, v.name, v.revision
+          FROM oncefence.binding_views AS v
+          LEFT JOIN oncefence.binding_views AS p
+            ON p.org_id = v.org_id AND p.installation = v.installation AND p.name = v.name
+           AND p.revision = v.revision - 1
+         WHERE v.digest <> encode(sha256(convert_to(v.content, 'UTF8')), 'hex')
+            OR v.follows_digest IS DISTINCT FROM p.digest
+            OR (v.revision = 1) <> (p.view_id IS NULL)
+        """,
+    ),
+    Rule(
+        name="a_binding_has_its_current_revision",
+        meaning="activations of a binding are one line, and each is of a revision of it (C561)",
+        query="""
+        SELECT v.org_id, v.installation, v.name, a.ordinal
+          FROM (SELECT DISTINCT org_id, installation, name FROM oncefence.binding_views) AS v
+          LEFT JOIN oncefence.view_activations AS a
+            ON a.org_id = v.org_id AND a.installation = v.installation AND a.name = v.name
+          LEFT JOIN oncefence.view_activations AS p
+            ON p.org_id = v.org_id AND p.installation = v.installation AND p.name = v.name
+           AND p.ordinal = a.ordinal - 1
+          LEFT JOIN oncefence.binding_views AS o
+            ON o.org_id = v.org_id AND o.installation = v.installation AND o.name = v.name
+           AND o.view_id = a.view_id
+         WHERE o.view_id IS NULL OR a.replaces IS DISTINCT FROM p.view_id
+            OR (a.ordinal = 1) <> (p.view_id IS NULL)
+        """,
+    ),
+    Rule(
         name="settled_by_the_claim_that_started",
         meaning="an attempt is settled by its own token and epoch, or as lost (C160)",
         query="""
@@ -365,7 +432,8 @@ QUEUES: Final = (
                       (SELECT max(r.looked_at) FROM oncefence.lookups AS r
                         WHERE r.org_id = w.org_id AND r.work_id = w.work_id
                           AND r.verdict <> 'unreachable'), '-infinity')) AS s
-         WHERE w.family = 'effect.lookup' AND w.state IN {_ACTIVE}
+         -- Of a dispatch it is the look before a create.
+         WHERE w.family IN ('effect.lookup', 'effect.dispatch') AND w.state IN {_ACTIVE}
            AND s.unreached_since
                <= statement_timestamp() - CAST(:lookup_blocked_after AS interval)
         """,  # noqa: S608  # constants of this file

@@ -77,9 +77,10 @@ FACTS = text(
       JOIN oncefence.binding_views AS v ON v.org_id = w.org_id AND v.view_id = w.view_id
       CROSS JOIN LATERAL (
         SELECT o.revision, o.digest, o.operations, o.principal_binding
-          FROM oncefence.binding_views AS o
-         WHERE o.org_id = v.org_id AND o.installation = v.installation AND o.name = v.name
-         ORDER BY o.revision DESC LIMIT 1) AS n
+          FROM oncefence.view_activations AS i
+          JOIN oncefence.binding_views AS o ON o.org_id = i.org_id AND o.view_id = i.view_id
+         WHERE i.org_id = v.org_id AND i.installation = v.installation AND i.name = v.name
+         ORDER BY i.ordinal DESC LIMIT 1) AS n
       LEFT JOIN oncefence.principal_bindings AS p
         ON p.org_id = w.org_id AND p.binding_id = coalesce(c.binding_id, w.binding_id)
       LEFT JOIN oncefence.principal_bindings AS b

@@ -89,6 +89,23 @@ binding_views = Table(
     Column("principal_binding", Text),
     Column("content", Text),
     Column("published_at", DateTime(timezone=True)),
+    Column("pack_digest", Text),
+    Column("binding_digest", Text),
+    Column("follows_digest", Text),
+    Column("published_by", Text),
+)
+view_activations = Table(
+    "view_activations",
+    metadata,
+    Column("org_id", Text),
+    Column("installation", Text),
+    Column("name", Text),
+    Column("ordinal", Integer),
+    Column("view_id", Uuid),
+    Column("replaces", Uuid),
+    Column("activated_by", Text),
+    Column("note", Text),
+    Column("activated_at", DateTime(timezone=True)),
 )
 principal_bindings = Table(
     "principal_bindings",
@@ -175,6 +192,7 @@ commands = Table(
     Column("is_sensitive", Boolean),
     Column("completion_contract", JSONB),
     Column("accepted_at", DateTime(timezone=True)),
+    Column("looks_first", Boolean),
 )
 handoffs = Table(
     "handoffs",

@@ -79,10 +79,24 @@ BRING_FORWARD = (
     )
     .values(run_after=bindparam("due"))
 )
+PUT_OFF = (
+    update(work_items)
+    .where(
+        *_THIS,
+        work_items.c.state.in_(("pending", "retry")),
+        work_items.c.run_after < bindparam("due"),
+    )
+    .values(run_after=bindparam("due"))
+)
 CANCEL = (
     update(work_items)
     .where(*_THIS, work_items.c.state.in_(("pending", "retry")))
-    .values(state="cancelled", via="cancel", changed_at=func.clock_timestamp())
+    .values(
+        state="cancelled",
+        via="cancel",
+        failure_class=bindparam("why"),
+        changed_at=func.clock_timestamp(),
+    )
 )
 ASK_TO_CANCEL = (
     update(work_items)
@@ -229,15 +243,24 @@ async def bring_forward(
     return bool(result.rowcount)
 
 
-async def cancel(connection: AsyncConnection, row: Row[Any]) -> None:
+async def put_off(connection: AsyncConnection, row: Row[Any], due: datetime) -> None:
+    """Make the locked `row`, which nobody holds, due no earlier than `due`."""
+    await connection.execute(PUT_OFF, {"of_org": row.org_id, "of_work": row.work_id, "due": due})
+
+
+async def cancel(
+    connection: AsyncConnection, row: Row[Any], *, failure_class: str | None = None
+) -> None:
     """
-    End the locked `row`, which nobody holds.
+    End the locked `row`, which nobody holds; with a class where it failed.
 
     Raises:
         InvalidTransition: Somebody holds it, or it has ended.
     """
     WORK_ITEM.check(row.state, "cancelled", "cancel")
-    await connection.execute(CANCEL, {"of_org": row.org_id, "of_work": row.work_id})
+    await connection.execute(
+        CANCEL, {"of_org": row.org_id, "of_work": row.work_id, "why": failure_class}
+    )
 
 
 async def ask_to_cancel(connection: AsyncConnection, org: OrgId, work: WorkId) -> bool:

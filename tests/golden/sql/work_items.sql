@@ -20,8 +20,11 @@ UPDATE oncefence.work_items SET state=:target, via=:trigger, run_after=coalesce(
 -- BRING_FORWARD
 UPDATE oncefence.work_items SET run_after=:due WHERE oncefence.work_items.org_id = :of_org AND oncefence.work_items.work_id = :of_work::UUID AND oncefence.work_items.state IN ('pending', 'retry') AND oncefence.work_items.run_after > :due;
 
+-- PUT_OFF
+UPDATE oncefence.work_items SET run_after=:due WHERE oncefence.work_items.org_id = :of_org AND oncefence.work_items.work_id = :of_work::UUID AND oncefence.work_items.state IN ('pending', 'retry') AND oncefence.work_items.run_after < :due;
+
 -- CANCEL
-UPDATE oncefence.work_items SET state=:state, via=:via, changed_at=clock_timestamp() WHERE oncefence.work_items.org_id = :of_org AND oncefence.work_items.work_id = :of_work::UUID AND oncefence.work_items.state IN ('pending', 'retry');
+UPDATE oncefence.work_items SET state=:state, via=:via, failure_class=:why, changed_at=clock_timestamp() WHERE oncefence.work_items.org_id = :of_org AND oncefence.work_items.work_id = :of_work::UUID AND oncefence.work_items.state IN ('pending', 'retry');
 
 -- ASK_TO_CANCEL
 UPDATE oncefence.work_items SET cancel_requested_at=clock_timestamp() WHERE oncefence.work_items.org_id = :of_org AND oncefence.work_items.work_id = :of_work::UUID AND oncefence.work_items.state = :state_1 AND oncefence.work_items.cancel_requested_at IS NULL;

@@ -45,6 +45,7 @@ _READY_SECONDS: Final = 60.0
 _CALM_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.2
 _ANY_REMOTE_ID: Final = "1"
+_ANY_COMMAND: Final = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ def _is_sound(world: LocalWorld, line: HandoffLine) -> bool:
     try:
         operation = world.view.operation(line.operation)
         operation.check_subject(line.subject)
-        operation.freeze(line.payload, remote_id=_ANY_REMOTE_ID)
+        operation.freeze(line.payload, remote_id=_ANY_REMOTE_ID, command=_ANY_COMMAND)
     except (UnknownOperation, PayloadRefused):
         return False
     return True

@@ -1,16 +1,18 @@
 """Acceptance: one handoff key becomes one command, one execution and one WorkItem, or nothing."""
 
 import json
+from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.catalog.freeze import FrozenRequest
-from oncefence.catalog.view import BoundOperation
+from oncefence.catalog.operations import BoundOperation
 from oncefence.domain import ids
 from oncefence.domain.command import ExternalCommand, Handover, Receipt
-from oncefence.domain.errors import HandoffAlreadyRejected, ScopeRefused
+from oncefence.domain.errors import HandoffAlreadyRejected, ScopeRefused, SubjectTaken
 from oncefence.domain.handoff import Admission, payload_digest
+from oncefence.domain.idempotency import replay_window_seconds
 from oncefence.domain.ids import (
     BindingGenerationId,
     CommandId,
@@ -21,7 +23,7 @@ from oncefence.domain.ids import (
 from oncefence.domain.limits import Limits
 from oncefence.domain.remote_link import LinkPin
 from oncefence.storage.driver_connection import AnyRow, DriverRow, driver_connection
-from oncefence.storage.engine import run_phase
+from oncefence.storage.engine import constraint_name, run_phase
 from oncefence.storage.frozen import seal_request
 from oncefence.storage.phases.authenticate import Caller
 from oncefence.storage.phases.find_admission import find_admission, receipt_of
@@ -31,7 +33,15 @@ from oncefence.storage.phases.resolve_handoff import Admitted, resolve_handoff
 from oncefence.storage.sealing import KeyRing
 from oncefence.storage.sql_files import sql_file
 
-ACCEPT = text(sql_file("accept_handoff"))
+_ACCEPT: Final = sql_file("accept_handoff")
+_BEFORE_THE_COMMAND: Final = "), command AS ("
+ACCEPT = text(_ACCEPT)
+ACCEPT_CREATE = text(
+    _ACCEPT.replace(_BEFORE_THE_COMMAND, sql_file("create_slot") + _BEFORE_THE_COMMAND, 1)
+)
+"""The same with the slot of the create, whose cost nobody else is to bear."""
+
+ONE_LIVE_LINK: Final = "one_live_link_per_subject"
 
 
 async def accept_handoff(
@@ -48,17 +58,22 @@ async def accept_handoff(
         HandoffAlreadyRejected: A rejection receipt stands.
         NoSuchTarget: Operation, binding, link or payload is not there. No admission was written.
         PayloadRefused: The payload cannot become the operation's request. Likewise.
+        SubjectTaken: What is to be created has a link, or is being created. Likewise.
     """
     await refuse_other_scope(engine, caller.scope, handover.key, verb="accept")
     found = await resolve_handoff(engine, ring, caller, handover)
     if isinstance(found, Admitted):
         return await _repeated(engine, caller, handover, found.row)
     operation, context, payload = found.operation, found.context, found.payload
-    request = operation.freeze(payload, remote_id=context.remote_id)
     command = _command(handover, operation, context)
+    request = operation.freeze(payload, remote_id=command.link.remote_id, command=command.command)
     values = {
         **_admission_values(caller, handover, limits.retention_days),
         **_command_values(command),
+        **_replay_values(operation, request),
+        "looks_first": _looks_first(operation),
+        "local_object": operation.local_object,
+        "remote_object": operation.remote_object,
         **_request_values(ring, caller, command.command, request, payload),
         "view_revision": context.view_revision,
         # Half a window: what many acceptances at once do not see of each other has room too.
@@ -68,9 +83,20 @@ async def accept_handoff(
 
     async def transaction() -> DriverRow:
         async with driver_connection(engine) as connection:
-            return await connection.one(ACCEPT, values)
+            return await connection.one(ACCEPT_CREATE if command.is_create else ACCEPT, values)
 
-    written = await run_phase("accept_handoff", transaction)
+    try:
+        written = await run_phase("accept_handoff", transaction)
+    except Exception as error:
+        if constraint_name(error) == ONE_LIVE_LINK:
+            # Somebody else's create of it was accepted since its place was looked at, or a link
+            # adopted; whoever asks again is told which.
+            raise SubjectTaken(
+                local_object=operation.local_object,
+                subject=handover.subject,
+                is_being_created=True,
+            ) from None
+        raise
     if written.admissions:
         whole = (written.commands, written.sealed, written.work_items) == (1, 2, 1)
         assert whole, "acceptance is whole"
@@ -111,8 +137,17 @@ async def _repeated(
 
 def _command(handover: Handover, operation: BoundOperation, context: DriverRow) -> ExternalCommand:
     lookup = operation.lookup
+    identity = ids.command_id(str(handover.key))
+    if operation.is_create:
+        link = LinkPin(link=ids.slot_id(identity), version=1, remote_id=None)
+    else:
+        link = LinkPin(
+            link=LinkId(context.link_id),
+            version=context.link_version,
+            remote_id=context.remote_id,
+        )
     return ExternalCommand(
-        command=ids.command_id(str(handover.key)),
+        command=identity,
         handover=handover,
         provider=operation.provider,
         endpoint_class=operation.endpoint_class,
@@ -120,11 +155,7 @@ def _command(handover: Handover, operation: BoundOperation, context: DriverRow) 
         view_digest=context.view_digest,
         binding=PrincipalBindingId(context.binding_id),
         generation=BindingGenerationId(context.generation_id),
-        link=LinkPin(
-            link=LinkId(context.link_id),
-            version=context.link_version,
-            remote_id=context.remote_id,
-        ),
+        link=link,
         deadline_ms=operation.total_deadline_ms,
         lookup_deadline_ms=lookup.total_deadline_ms if lookup is not None else None,
         is_sensitive=operation.sensitive,
@@ -147,14 +178,30 @@ def _command_values(command: ExternalCommand) -> dict[str, object]:
         "link_id": command.link.link,
         "link_version": command.link.version,
         "remote_id": command.link.remote_id,
-        "idempotency_key": None,
-        "replay_window_seconds": None,
         "deadline_ms": command.deadline_ms,
         "lookup_deadline_ms": command.lookup_deadline_ms,
         "is_sensitive": command.is_sensitive,
         "source_lane": command.source_lane,
         "target_lane": command.target_lane,
     }
+
+
+def _replay_values(operation: BoundOperation, request: FrozenRequest) -> dict[str, object]:
+    window = None
+    if operation.idempotency is not None:
+        window = replay_window_seconds(operation.idempotency.window_s)
+    return {"idempotency_key": request.idempotency_key, "replay_window_seconds": window}
+
+
+def _looks_first(operation: BoundOperation) -> bool:
+    """Whether a create is looked for before it is made, as its pack declares a way to."""
+    lookup = operation.lookup
+    return (
+        operation.is_create
+        and operation.idempotency is None
+        and lookup is not None
+        and lookup.key_strength == "unique_property"
+    )
 
 
 def _admission_values(caller: Caller, handover: Handover, retention_days: int) -> dict[str, object]:

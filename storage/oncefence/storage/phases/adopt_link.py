@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from oncefence.domain.errors import NoSuchTarget, Refused
+from oncefence.domain.errors import NoSuchTarget, Refused, SubjectTaken
 from oncefence.domain.ids import LinkId, OrgId, derived_id, named_id
 from oncefence.domain.remote_link import LinkState
 from oncefence.storage import audit, remote_links
@@ -15,7 +15,7 @@ BINDING = text(
     "SELECT binding_id FROM oncefence.principal_bindings WHERE org_id = :org AND name = :name"
 )
 PRESENT = text(
-    "SELECT link_id, remote_object, remote_id FROM oncefence.remote_links"
+    "SELECT link_id, remote_object, remote_id, state FROM oncefence.remote_links"
     " WHERE org_id = :org AND binding_id = :binding AND local_object = :local_object"
     " AND subject = :subject AND state <> 'retired'"
 )
@@ -54,6 +54,7 @@ async def adopt_link(
     Raises:
         NoSuchTarget: The org has no principal binding of that name.
         LinkTaken: Subject or remote record is linked to something else.
+        SubjectTaken: A record of it is being created, and what becomes of that is not known yet.
     """
 
     async def transaction() -> LinkId:
@@ -75,6 +76,10 @@ async def adopt_link(
             }
             present = (await connection.execute(PRESENT, place)).one_or_none()
             if present is not None:
+                if present.state == LinkState.CREATING:
+                    raise SubjectTaken(
+                        local_object=local_object, subject=subject, is_being_created=True
+                    )
                 if (present.remote_object, present.remote_id) != (remote_object, remote_id):
                     raise LinkTaken(which="local subject")
                 return LinkId(present.link_id)

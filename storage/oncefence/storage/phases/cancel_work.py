@@ -8,10 +8,10 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from oncefence.domain.errors import ActRefused, NoSuchTarget
-from oncefence.domain.ids import ExecutionId, OrgId, WorkId
+from oncefence.domain.ids import CommandId, ExecutionId, OrgId, WorkId
 from oncefence.domain.operator import Act
 from oncefence.domain.work_item import DISPATCH, LOOKUP, NON_EXECUTABLE, WORK_ITEM
-from oncefence.storage import audit, effect_attempts, executions, work_items
+from oncefence.storage import audit, effect_attempts, executions, remote_links, work_items
 from oncefence.storage.engine import run_phase
 from oncefence.storage.work_version import refuse_moved
 
@@ -114,6 +114,9 @@ async def _cancel(connection: AsyncConnection, item: Row[Any]) -> CancelEnd:
             trigger="cancel_before_first_attempt",
             settled_by="operator",
         )
+        slot = await remote_links.slot_of(connection, org, CommandId(item.command_id))
+        if slot is not None:
+            await remote_links.give_back_slot(connection, org, slot)
         await connection.execute(COMPLETE, {"org": org, "execution": item.execution_id})
         status = "cancelled"
     else:

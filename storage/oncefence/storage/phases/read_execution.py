@@ -1,10 +1,11 @@
 """Reading one execution as its caller may see it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.effect import Disposition, Outcome
@@ -19,10 +20,13 @@ READ = text(
     """
     SELECT e.execution_id, e.command_id, h.handoff_key, c.operation, e.status, e.via, e.attempt,
            e.failure_class, e.settled_by, e.evidence_grade, e.accepted_at, e.changed_at,
-           a.outcomes, a.dispositions
+           a.outcomes, a.dispositions, p.completion_id, p.settlement,
+           p.status AS settled_as, p.supersedes, p.contract
       FROM oncefence.executions AS e
       JOIN oncefence.commands AS c ON c.org_id = e.org_id AND c.command_id = e.command_id
       JOIN oncefence.handoffs AS h ON h.org_id = e.org_id AND h.command_id = e.command_id
+      LEFT JOIN oncefence.completions AS p
+        ON p.org_id = e.org_id AND p.execution_id = e.execution_id AND p.settlement = e.settlements
       CROSS JOIN LATERAL (
         SELECT coalesce(array_agg(t.outcome ORDER BY t.ordinal), '{}') AS outcomes,
                coalesce(array_agg(t.disposition ORDER BY t.ordinal), '{}') AS dispositions
@@ -34,6 +38,17 @@ READ = text(
        AND h.work_binding_digest = :work_binding_digest
     """
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionSeen:
+    """The completion of an execution's newest settlement (C99)."""
+
+    completion: str
+    settlement: int
+    status: str
+    supersedes: str | None
+    contract: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +69,7 @@ class ExecutionSeen:
     effect: Effect | None
     accepted_at: datetime
     changed_at: datetime
+    completion: CompletionSeen | None
 
 
 async def read_execution(
@@ -92,9 +108,22 @@ async def read_execution(
             effect=proven_effect(row.status, row.outcomes, row.dispositions),
             accepted_at=row.accepted_at,
             changed_at=row.changed_at,
+            completion=_completion(row),
         )
 
     return await run_phase("read_execution", transaction)
+
+
+def _completion(row: Row[Any]) -> CompletionSeen | None:
+    if row.completion_id is None:
+        return None
+    return CompletionSeen(
+        completion=row.completion_id,
+        settlement=row.settlement,
+        status=row.settled_as,
+        supersedes=row.supersedes,
+        contract=row.contract,
+    )
 
 
 def proven_effect(

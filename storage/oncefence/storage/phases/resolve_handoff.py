@@ -6,10 +6,12 @@ from functools import lru_cache
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from oncefence.catalog.view import BoundOperation, IntegrationBindingView
+from oncefence.catalog.operations import BoundOperation
+from oncefence.catalog.view import IntegrationBindingView
 from oncefence.domain.command import Handover
-from oncefence.domain.errors import NoSuchTarget
+from oncefence.domain.errors import NoSuchTarget, SubjectTaken
 from oncefence.domain.handoff import payload_digest
+from oncefence.domain.remote_link import LinkState
 from oncefence.storage.driver_connection import DriverRow, driver_connection
 from oncefence.storage.engine import run_phase
 from oncefence.storage.phases.authenticate import Caller
@@ -31,9 +33,10 @@ CONTEXT = text(
         ON h.handoff_key = :handoff_key AND h.org_id = :org
       LEFT JOIN oncefence.binding_views AS v
         ON v.org_id = :org AND v.installation = :installation AND :operation = ANY (v.operations)
-       AND v.revision = (SELECT max(n.revision) FROM oncefence.binding_views AS n
-                          WHERE n.org_id = v.org_id AND n.installation = v.installation
-                            AND n.name = v.name)
+       AND v.view_id = (SELECT a.view_id FROM oncefence.view_activations AS a
+                         WHERE a.org_id = v.org_id AND a.installation = v.installation
+                           AND a.name = v.name
+                         ORDER BY a.ordinal DESC LIMIT 1)
       LEFT JOIN oncefence.principal_bindings AS b
         ON b.org_id = v.org_id AND b.name = v.principal_binding
       LEFT JOIN oncefence.binding_generations AS g
@@ -76,6 +79,7 @@ async def resolve_handoff(
 
     Raises:
         NoSuchTarget: Operation, binding, link or payload is not there.
+        SubjectTaken: A record is to be created of what has one.
     """
     rows = await _read(engine, caller, handover)
     context = rows[0]
@@ -118,7 +122,8 @@ def _operation(handover: Handover, context: DriverRow) -> BoundOperation:
         raise NoSuchTarget(
             kind="operation",
             name=handover.operation,
-            remedy="publish a binding that has it with `oncefence catalog publish`",
+            remedy="publish a binding that has it with `oncefence catalog publish`, and activate"
+            " that revision",
         )
     return _view(context.view_content).operation(handover.operation)
 
@@ -142,23 +147,42 @@ def _refuse_missing(handover: Handover, operation: BoundOperation, context: Driv
             name=context.principal_binding,
             remedy=f"the binding of that name is for {context.provider}",
         )
-    if context.link_id is None:
-        raise NoSuchTarget(
-            kind=f"link for {operation.local_object}",
-            name=handover.subject,
-            remedy="adopt the remote record with `oncefence link adopt`",
-        )
-    if context.link_state != "active":
-        raise NoSuchTarget(
-            kind=f"active link for {operation.local_object}",
-            name=handover.subject,
-            remedy=f"the link is {context.link_state}; repair it first",
-        )
+    if operation.is_create:
+        _refuse_taken(handover, operation, context.link_state)
+    else:
+        _refuse_unlinked(handover, operation, context.link_state)
     if context.ciphertext is None:
         raise NoSuchTarget(
             kind="payload",
             name=handover.digest,
             remedy="put its bytes first: PUT /v1/payloads/{digest}",
+        )
+
+
+def _refuse_taken(handover: Handover, operation: BoundOperation, link_state: str | None) -> None:
+    if link_state is not None:
+        raise SubjectTaken(
+            local_object=operation.local_object,
+            subject=handover.subject,
+            is_being_created=link_state == LinkState.CREATING,
+        )
+
+
+def _refuse_unlinked(handover: Handover, operation: BoundOperation, link_state: str | None) -> None:
+    if link_state is None:
+        raise NoSuchTarget(
+            kind=f"link for {operation.local_object}",
+            name=handover.subject,
+            remedy="adopt the remote record with `oncefence link adopt`",
+        )
+    if link_state != LinkState.ACTIVE:
+        remedy = f"the link is {link_state}; repair it first"
+        if link_state == LinkState.CREATING:
+            remedy = "its record is being created; hand this over again when that has succeeded"
+        raise NoSuchTarget(
+            kind=f"active link for {operation.local_object}",
+            name=handover.subject,
+            remedy=remedy,
         )
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -19,10 +19,15 @@ from oncefence.storage.engine import run_phase
 from oncefence.storage.phases.find_work import WorkRef, lookup_ref
 
 SETTLE = text(
-    "SELECT * FROM oncefence.settle_attempt_v1(:org, :work, :attempt, :token, :epoch, :outcome,"
+    "SELECT * FROM oncefence.settle_attempt_v2(:org, :work, :attempt, :token, :epoch, :outcome,"
     " :may_have_applied, :failure_class, :status, CAST(:receipt AS jsonb),"
-    " CAST(:phases AS jsonb), :answer, :as_of, :run_after, :attempts_max, :first_lookup_at)"
+    " CAST(:phases AS jsonb), :answer, :as_of, :run_after, :attempts_max, :first_lookup_at,"
+    " :created_id)"
 )
+
+
+CREATED_ID: Final = "remote_id"
+"""Under this name the receipt of a create has the id of its record, so that it is in evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +42,17 @@ class AttemptEnd:
     phases: Mapping[str, Any]
     sealed_answer: bytes | None
     retry_after_seconds: float
+    created_id: str | None = None
+    """The provider's id of the record that a create made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
     """Where both lifecycles stand now, and what is due next."""
+
+    outcome: Outcome
+    """Of the attempt. UNKNOWN where its starter saw ACCEPTED, and the record that it created is
+    one that another link stands for."""
 
     item_state: str
     execution_status: str
@@ -91,6 +102,7 @@ async def settle_attempt(
                     ),
                     "attempts_max": limits.attempts_max,
                     "first_lookup_at": as_of + timedelta(seconds=limits.first_lookup_seconds),
+                    "created_id": end.created_id,
                 },
             )
 
@@ -98,6 +110,7 @@ async def settle_attempt(
     if row.verdict == "fence_lost":
         raise FenceLost(verb="settle")
     return Settled(
+        outcome=Outcome(row.outcome),
         item_state=row.item_state,
         execution_status=row.execution_status,
         failure_class=row.failure_class,

@@ -12,10 +12,11 @@ from oncefence.domain import ids
 from oncefence.domain.effect import Disposition
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
-from oncefence.domain.ids import AttemptId, CommandId, EvidenceId, ExecutionId
+from oncefence.domain.ids import AttemptId, CommandId, EvidenceId, ExecutionId, OrgId
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import Conclusion, Grade, Verdict, conclude
-from oncefence.storage import effect_attempts, executions, lookups, work_items
+from oncefence.domain.settlement import FailureClass
+from oncefence.storage import effect_attempts, executions, lookups, remote_links, work_items
 from oncefence.storage.engine import run_phase
 
 COMPLETE = text("SELECT oncefence.add_completion(:org, :execution)")
@@ -39,6 +40,15 @@ HEAR_FIRST = Conclusion(
 )
 """The starter spoke during the lookup: the next one, due at once, settles by that word (C274)."""
 
+TAKEN = Conclusion(
+    execution_status="needs_attention",
+    execution_trigger="investigation_exhausted",
+    disposition=None,
+    next_wait_seconds=None,
+    spends_try=True,
+)
+"""What was created is a record that another link stands for: a person says whose it is (C28)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupEnd:
@@ -50,6 +60,8 @@ class LookupEnd:
     response_status: int | None
     receipt: Mapping[str, str]
     phases: Mapping[str, Any]
+    created_id: str | None = None
+    """The provider's id of the record that a create made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +134,7 @@ async def settle_lookup(
                     "phases": dict(end.phases),
                 },
             )
+            does = await _close_slot(connection, item, does, end.created_id)
             if does.execution_status is None:
                 assert does.next_wait_seconds is not None, "an open investigation waits"
                 due = as_of + timedelta(seconds=does.next_wait_seconds * limits.time_scale)
@@ -145,9 +158,7 @@ async def settle_lookup(
                 execution,
                 target=does.execution_status,
                 trigger=does.execution_trigger,
-                failure_class=(
-                    None if does.execution_status == "succeeded" else f"lookup_{end.verdict.value}"
-                ),
+                failure_class=_failure_class(does, end),
                 settled_by="investigator",
                 evidence_grade=end.grade.value,
             )
@@ -155,6 +166,34 @@ async def settle_lookup(
             return LookupSettled(execution_status=does.execution_status, next_due=None)
 
     return await run_phase("settle_lookup", transaction)
+
+
+async def _close_slot(
+    connection: AsyncConnection, item: Row[Any], does: Conclusion, created_id: str | None
+) -> Conclusion:
+    """
+    End the slot of a create along with it; of any other command there is none.
+
+    Under the lock of the execution, which every end of a slot holds. Where the record is another
+    link's, the conclusion is another one.
+    """
+    org = OrgId(item.org_id)
+    slot = await remote_links.slot_of(connection, org, CommandId(item.command_id))
+    if slot is None:
+        return does
+    if does.execution_status == "failed":
+        await remote_links.give_back_slot(connection, org, slot)
+    if does.execution_status == "succeeded" and not await remote_links.fill_slot(
+        connection, org, slot, created_id
+    ):
+        return TAKEN
+    return does
+
+
+def _failure_class(does: Conclusion, end: LookupEnd) -> str | None:
+    if does is TAKEN:
+        return FailureClass.IDENTITY_TAKEN
+    return None if does.execution_status == "succeeded" else f"lookup_{end.verdict.value}"
 
 
 async def _dispose(

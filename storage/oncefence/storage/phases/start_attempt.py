@@ -50,11 +50,14 @@ class Started:
     command: CommandId
     execution: ExecutionId
     view: ViewId
+    view_digest: str
     operation: str
     provider: str
     base_url: str
     is_local: bool
-    remote_id: str
+    remote_id: str | None
+    """None for a create: the answer names the record."""
+
     deadline_ms: int
     lease_until: datetime
     idempotency_key: str | None
@@ -129,6 +132,7 @@ async def start_attempt(
         command=CommandId(row.command_id),
         execution=ExecutionId(row.execution_id),
         view=ViewId(row.view_id),
+        view_digest=row.view_digest,
         operation=row.operation,
         provider=row.provider,
         base_url=row.base_url,

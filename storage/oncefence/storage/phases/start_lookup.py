@@ -35,7 +35,8 @@ from oncefence.storage.sealing import KeyRing
 _NO_CEILING = 2**31 - 1
 CONTEXT = text(
     """
-    SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.operation, c.provider,
+    SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.view_digest,
+           c.operation, c.provider,
            c.remote_id, c.is_sensitive, c.binding_id, c.generation_id, b.base_url, b.is_local,
            g.state AS generation_state,
            EXISTS (SELECT FROM oncefence.effect_attempts AS o
@@ -89,11 +90,14 @@ class LookupStarted:
     attempt: AttemptId
     command: CommandId
     view: ViewId
+    view_digest: str
     operation: str
     provider: str
     base_url: str
     is_local: bool
-    remote_id: str
+    remote_id: str | None
+    """None for a create, whose record is what is looked for."""
+
     is_sensitive: bool
     marked_at: datetime
     started_as_of: datetime
@@ -122,13 +126,24 @@ def unseal_lookup(ring: KeyRing, started: LookupStarted) -> UnsealedLookup | Non
     Raises:
         ConfigurationRefused: The key ring is not the one that it was sealed with.
     """
-    row, org = started.sealed, started.fence.org
+    return unseal_read(ring, started.fence.org, started.execution, started.sealed)
+
+
+def unseal_read(
+    ring: KeyRing, org: OrgId, execution: ExecutionId, row: Row[Any]
+) -> UnsealedLookup | None:
+    """
+    The frozen request and the token of the row's pinned generation, where both are there.
+
+    Raises:
+        ConfigurationRefused: The key ring is not the one that they were sealed with.
+    """
     is_usable = row.generation_state == "current" and row.token_wrapped_key is not None
     if row.wrapped_key is None or not is_usable:
         return None
-    key = ring.unwrap(row.wrapped_key, row.key_id, "execution", org, started.execution)
+    key = ring.unwrap(row.wrapped_key, row.key_id, "execution", org, execution)
     return UnsealedLookup(
-        request=open_request(key, row.ciphertext, "request", org, started.execution, 1),
+        request=open_request(key, row.ciphertext, "request", org, execution, 1),
         token=open_token(ring, org, row),
     )
 
@@ -240,6 +255,7 @@ def _started(
         attempt=AttemptId(item.attempt_id),
         command=CommandId(row.command_id),
         view=ViewId(row.view_id),
+        view_digest=row.view_digest,
         operation=row.operation,
         provider=row.provider,
         base_url=row.base_url,

@@ -28,13 +28,13 @@ WITH admitted AS (
         provider, endpoint_class, view_id, view_digest, binding_id, generation_id, link_id,
         link_version, remote_id, payload_address, request_method, request_target,
         request_headers, request_body_address, idempotency_key, replay_window_seconds,
-        deadline_ms, lookup_deadline_ms, is_sensitive, completion_contract)
+        deadline_ms, lookup_deadline_ms, is_sensitive, completion_contract, looks_first)
     SELECT p.org_id, :command_id, :handoff_key, :outbox_id, :operation, :subject,
         :provider, :endpoint_class, :view_id, :view_digest, :binding_id, :generation_id, :link_id,
         :link_version, :remote_id, :payload_address, :request_method, :request_target,
         CAST(:request_headers AS jsonb), :request_body_address, :idempotency_key,
         :replay_window_seconds, :deadline_ms, :lookup_deadline_ms, :is_sensitive,
-        CAST(:completion_contract AS jsonb)
+        CAST(:completion_contract AS jsonb), :looks_first
       FROM places AS p
     RETURNING org_id, command_id
 ), execution AS (

@@ -115,7 +115,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- OF015: only the holder of the token that started an attempt can speak about it.
+-- OF010: only the holder of the token that started an attempt can speak about it.
 CREATE FUNCTION guard_evidence_birth() RETURNS trigger
 LANGUAGE plpgsql SET search_path = oncefence, pg_temp AS $$
 BEGIN
@@ -124,7 +124,7 @@ BEGIN
         AND a.lease_token = NEW.start_token;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'evidence: only the claim that began attempt % can speak about it',
-            NEW.attempt_id USING ERRCODE = 'OF015';
+            NEW.attempt_id USING ERRCODE = 'OF010';
     END IF;
     RETURN NEW;
 END $$;

@@ -8,3 +8,6 @@ GRANT oncefence_owner TO oncefence_migrator;
 CREATE SCHEMA oncefence AUTHORIZATION oncefence_owner;
 GRANT USAGE ON SCHEMA oncefence TO oncefence_app;
 GRANT USAGE ON SCHEMA oncefence TO oncefence_migrator;
+-- Only these two may connect here: no other role of the server, a Runtime's least of all.
+REVOKE ALL ON DATABASE :"DBNAME" FROM PUBLIC;
+GRANT CONNECT ON DATABASE :"DBNAME" TO oncefence_migrator, oncefence_app;

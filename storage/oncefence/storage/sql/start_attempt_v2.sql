@@ -1,7 +1,7 @@
 -- Claim, locks, checks and the dispatch mark in one transaction and one trip.
 -- Lock order: item, execution, link, generation. Lock first, then decide: each decision is a
 -- statement of its own after the lock, so it reads what the lock's last holder wrote.
-CREATE FUNCTION start_attempt_v2(
+CREATE OR REPLACE FUNCTION start_attempt_v2(
     p_org text, p_work uuid, p_as_of timestamptz, p_owner uuid, p_token uuid,
     p_lease_margin interval, p_claims_lost_max integer, p_engine_capability integer,
     p_ramp_claims_max integer, p_may_start boolean,
@@ -94,7 +94,9 @@ BEGIN
         SELECT * INTO generation FROM binding_generations AS g
          WHERE g.org_id = p_org AND g.generation_id = command.generation_id FOR SHARE;
 
-        IF link.state <> 'active' OR link.version <> command.link_version THEN
+        IF link.version <> command.link_version
+           OR link.state
+              <> (CASE WHEN command.remote_id IS NULL THEN 'creating' ELSE 'active' END) THEN
             obstacle := 'link_changed';
         ELSIF generation.state <> 'current' THEN
             obstacle := 'binding_generation_stale';
@@ -140,12 +142,25 @@ BEGIN
                 lookup_work_id := add_lookup_item(p_org, p_work, attempt_id, p_as_of);
                 until := p_as_of;
             ELSE
+                IF command.remote_id IS NULL THEN
+                    PERFORM give_back_create_slot(p_org, command.link_id);
+                END IF;
                 PERFORM add_completion(p_org, execution.execution_id);
             END IF;
             verdict := 'cannot_proceed';
             failure_class := obstacle;
             command_id := command.command_id;
             execution_id := execution.execution_id;
+            RETURN;
+        END IF;
+        IF command.looks_first AND NOT EXISTS (
+                SELECT FROM lookups AS l
+                 WHERE l.org_id = p_org AND l.work_id = p_work AND l.attempt_id IS NULL
+                   AND l.verdict = 'not_found' AND l.ownership_epoch = item.ownership_epoch
+                   AND l.looked_at > clock_timestamp() - p_lease_margin) THEN
+            -- A create that nothing makes safe to repeat: whether the record is there already is
+            -- read just before each attempt, and by whoever is about to make it.
+            verdict := 'look_first';
             RETURN;
         END IF;
 

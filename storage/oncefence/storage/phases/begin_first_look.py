@@ -1,0 +1,92 @@
+"""Reading all that the look before a create needs; nothing is claimed by it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from oncefence.domain.ids import CommandId, ExecutionId, OrgId, ViewId, WorkId
+from oncefence.storage.engine import one_statement, run_phase
+from oncefence.storage.phases.start_lookup import UnsealedLookup, unseal_read
+from oncefence.storage.sealing import KeyRing
+
+CONTEXT = text(
+    """
+    SELECT w.ownership_epoch, w.execution_id, c.command_id, c.view_id, c.view_digest, c.operation,
+           c.binding_id, c.generation_id, b.base_url, b.is_local, g.state AS generation_state,
+           coalesce(c.lookup_deadline_ms, c.deadline_ms) AS deadline_ms,
+           g.wrapped_key AS token_wrapped_key, g.key_id AS token_key_id, g.token_version,
+           t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext
+      FROM oncefence.work_items AS w
+      JOIN oncefence.commands AS c ON c.org_id = w.org_id AND c.command_id = w.command_id
+      JOIN oncefence.principal_bindings AS b
+        ON b.org_id = c.org_id AND b.binding_id = c.binding_id
+      JOIN oncefence.binding_generations AS g
+        ON g.org_id = c.org_id AND g.generation_id = c.generation_id
+      LEFT JOIN oncefence.token_versions AS t ON t.org_id = g.org_id
+        AND t.generation_id = g.generation_id AND t.version = g.token_version
+      JOIN oncefence.execution_keys AS k
+        ON k.org_id = w.org_id AND k.execution_id = w.execution_id
+      JOIN oncefence.sealed_payloads AS s ON s.org_id = k.org_id
+       AND s.execution_id = k.execution_id AND s.kind = 'request' AND s.ordinal = 1
+     WHERE w.org_id = :org AND w.work_id = :work
+    """
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLookBegun:
+    """
+    What is looked for, and as whom.
+
+    `epoch` is that of the item when it was read: who claims it meanwhile has looked too, and this
+    look comes too late to say anything.
+    """
+
+    org: OrgId
+    work: WorkId
+    epoch: int
+    execution: ExecutionId
+    command: CommandId
+    view: ViewId
+    view_digest: str
+    operation: str
+    base_url: str
+    is_local: bool
+    deadline_ms: int
+    sealed: Row[Any] = field(repr=False)
+
+
+async def begin_first_look(engine: AsyncEngine, org: OrgId, work: WorkId) -> FirstLookBegun:
+    """What the create of this dispatch item is looked for with."""
+
+    async def transaction() -> Row[Any]:
+        async with one_statement(engine).connect() as connection:
+            return (await connection.execute(CONTEXT, {"org": org, "work": work})).one()
+
+    row = await run_phase("begin_first_look", transaction)
+    return FirstLookBegun(
+        org=org,
+        work=work,
+        epoch=row.ownership_epoch,
+        execution=ExecutionId(row.execution_id),
+        command=CommandId(row.command_id),
+        view=ViewId(row.view_id),
+        view_digest=row.view_digest,
+        operation=row.operation,
+        base_url=row.base_url,
+        is_local=row.is_local,
+        deadline_ms=row.deadline_ms,
+        sealed=row,
+    )
+
+
+def unseal_first_look(ring: KeyRing, begun: FirstLookBegun) -> UnsealedLookup | None:
+    """
+    The request that is to be sent and the token to read with, where both are there still.
+
+    Raises:
+        ConfigurationRefused: The key ring is not the one that they were sealed with.
+    """
+    return unseal_read(ring, begun.org, begun.execution, begun.sealed)
