@@ -1,0 +1,1 @@
+"""`oncefence conform`: a pack held against a provider that breaks on command."""
