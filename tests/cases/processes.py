@@ -31,6 +31,11 @@ class Process:
         self.context: ProcessContext = make_context(world.engine, world.ring, self, world.limits)  # type: ignore[arg-type]  # wakes nobody
         self.attempts = AttemptActivity(self.context)
 
+    def with_context(self, context: ProcessContext) -> "Process":
+        """This process with another context; it wakes through it as before."""
+        self.context, self.attempts = context, AttemptActivity(context)
+        return self
+
     async def wake(self, ref: WorkRef) -> None:
         self.woken.append(ref)
 
