@@ -68,7 +68,7 @@ def add(
     say(f"{name} is principal binding {binding_id}, at {origin}")
 
 
-def check_origin(url: str, *, is_local: bool) -> str:
+def check_origin(url: str, *, is_local: bool, setting: str = "--base-url") -> str:
     """
     The URL as it is stored, by the same rule that every request is checked with.
 
@@ -86,7 +86,7 @@ def check_origin(url: str, *, is_local: bool) -> str:
             checked,
             ("this is no origin", "Give scheme, host and perhaps port, and nothing after them"),
         )
-        raise ConfigurationRefused(setting="--base-url", reason=reason, remedy=remedy)
+        raise ConfigurationRefused(setting=setting, reason=reason, remedy=remedy)
     return url.rstrip("/")
 
 

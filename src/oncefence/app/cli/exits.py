@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     """A rule said no, or something that is needed does not answer; standard error says what."""
 
     USAGE = 2
-    """The command line itself is wrong."""
+    """The command line itself is wrong, or a pack or binding file that it names (C562)."""
 
     LINES_REFUSED = 3
     """Some lines of a file were refused; the others were taken (C582)."""

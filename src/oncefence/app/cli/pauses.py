@@ -21,13 +21,6 @@ AnyOrg = Annotated[
 AllOrgs = Annotated[bool, typer.Option("--all-orgs", help="Every org's.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Give the group of `oncefence work` these verbs."""
-    app.command("pause")(pause)
-    app.command("resume")(resume)
-    app.command("pauses")(pauses)
-
-
 def pause(
     *,
     org: AnyOrg = None,

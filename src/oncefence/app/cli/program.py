@@ -8,60 +8,36 @@ from typing import Final
 
 import typer
 
-from oncefence.app.cli import (
-    audit,
-    binding,
-    catalog,
-    demo,
-    dlq,
-    doctor,
-    link,
-    migrate,
-    operator,
-    pauses,
-    process,
-    runtime,
-    show,
-    submit,
-    up,
-    views,
-    work,
-)
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import note
+from oncefence.app.cli.verbs import add_verbs
+from oncefence.catalog.errors import CatalogError
 from oncefence.domain.errors import OncefenceError, StoreUnavailable
 
 NAME: Final = "oncefence"
 _FRAMES_MAX: Final = 8
 
-app = typer.Typer(
-    name=NAME,
-    help="Changes records in other companies' systems exactly once, and says so when it cannot "
-    "know. Settings come from the environment, as ONCEFENCE_*.",
-    no_args_is_help=True,
-    add_completion=False,
-    # Its pretty tracebacks print local variables, and those hold tokens.
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("demo")(demo.demo)
-app.command("up")(up.up)
-app.command("migrate")(migrate.migrate)
-app.command("worker")(process.worker)
-app.command("serve")(process.serve)
-app.add_typer(runtime.app, name="runtime")
-app.add_typer(binding.app, name="binding")
-app.add_typer(link.app, name="link")
-app.add_typer(catalog.app, name="catalog")
-app.command("submit")(submit.submit)
-app.command("show")(show.show)
-app.add_typer(audit.app, name="audit")
-pauses.add_to(work.app)
-app.add_typer(work.app, name="work")
-app.add_typer(dlq.app, name="dlq")
-app.add_typer(operator.app, name="operator")
-app.add_typer(views.app, name="views")
-app.command("doctor")(doctor.doctor)
+
+def program(arguments: Sequence[str]) -> typer.Typer:
+    """The program, as far as these arguments need it."""
+    app = typer.Typer(
+        name=NAME,
+        help="Changes records in other companies' systems exactly once, and says so when it cannot "
+        "know. Settings come from the environment, as ONCEFENCE_*.",
+        no_args_is_help=True,
+        add_completion=False,
+        # Its pretty tracebacks print local variables, and those hold tokens.
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    # Verbs of its own, though there may be one alone.
+    app.callback()(_nothing)
+    add_verbs(app, arguments)
+    return app
+
+
+def _nothing() -> None:
+    pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,10 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(args=arguments, prog_name=NAME, standalone_mode=False)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        code = program(given)(args=given, prog_name=NAME, standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
         return _refuse_usage(error)
+    except CatalogError as error:
+        for line in str(error).splitlines():
+            note(line)
+        return ExitCode.USAGE
     except OncefenceError as error:
         for line in _with_remedy(error).splitlines():
             note(line)

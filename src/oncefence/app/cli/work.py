@@ -6,7 +6,7 @@ from uuid import UUID
 
 import typer
 
-from oncefence.app.cli import arguments
+from oncefence.app.cli import arguments, pauses
 from oncefence.app.cli.operator_call import ExpectedVersion, Note, ask, show
 from oncefence.app.cli.screen import note as remark
 from oncefence.app.cli.screen import say, show_record, show_table
@@ -173,3 +173,8 @@ def _print_reclaimed(document: Document) -> None:
         )
     else:
         say(f"{document['work_id']} can be claimed again")
+
+
+app.command("pause")(pauses.pause)
+app.command("resume")(pauses.resume)
+app.command("pauses")(pauses.pauses)
