@@ -55,6 +55,7 @@ async def test_the_page_has_everything_and_nothing_that_is_sealed(world: World) 
         "binding.add",
         "link.adopt",
         "catalog.publish",
+        "catalog.activate",
     }
     for hidden in (TITLE, "token-of-the-tests", "ciphertext", "wrapped_key", "lease_token"):
         assert hidden not in ended.out

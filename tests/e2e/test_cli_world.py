@@ -174,7 +174,7 @@ class TestBindingAdd:
 
         ended = await run("binding", "add", *words, settings=settings)
 
-        assert ended.code == 1
+        assert ended.code == 2
         assert "no pack 'nope' in the shipped ones (hubspot" in ended.message
 
 
@@ -272,7 +272,7 @@ class TestCatalog:
 
         ended = await run("catalog", "check", path)
 
-        assert ended.code == 1
+        assert ended.code == 2
         assert f"error: {path}: " in ended.message
         assert "colour" in ended.message
 
@@ -304,7 +304,7 @@ class TestCatalog:
         without = await run(*words, settings=settings)
         found = await run(*words, "--pack-folder", tmp_path, settings=settings)
 
-        assert (without.code, found.code) == (1, 0)
+        assert (without.code, found.code) == (2, 0)
         assert "no pack 'mine'" in without.message
 
 
@@ -331,6 +331,6 @@ async def test_each_verb_leaves_its_audit_row(
 
     kept = await rows(database.admin_url, "SELECT act, actor FROM oncefence.audit ORDER BY at")
 
-    acts = ["runtime.register", "binding.add", "link.adopt", "catalog.publish"]
+    acts = ["runtime.register", "binding.add", "link.adopt", "catalog.publish", "catalog.activate"]
     assert [row["act"] for row in kept] == acts
     assert all(row["actor"].startswith("cli:uid=") for row in kept)

@@ -6,12 +6,14 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from oncefence.app.door_messages import ExecutionReport
+from oncefence.app.door_messages import CompletionReport, ExecutionReport, LocalContract
 from oncefence.domain.effect import Outcome
+from oncefence.domain.execution import ExecutionStatus
 from oncefence.domain.lookup import Verdict
 from oncefence.domain.settlement import Effect
 from oncefence.storage.phases.read_execution import proven_effect
 from tests.support.doors import OpenDoor, refusal
+from tests.support.repairs import Repairs
 from tests.support.world import World, an_end, scope_of
 
 
@@ -83,6 +85,41 @@ class TestAnExecution:
         assert (report.status, report.effect) == ("unknown", None)
         assert report.last_outcome is Outcome.OUTCOME_UNKNOWN
         assert not report.is_settled
+
+    async def test_carries_the_newest_completion_with_its_frozen_contract(
+        self, client: httpx.AsyncClient, world: World
+    ) -> None:
+        """None before it is settled; a later one names the one that it supersedes (C99)."""
+        accepted, started = await world.a_running_command()
+        open_ = await report_of(client, accepted.execution)
+        await world.settle(started, an_end(Outcome.REJECTED, may_have_applied=False))
+        failed = await report_of(client, accepted.execution)
+        repairs = Repairs(world=world)
+        again = await repairs.again(accepted, await repairs.replay(accepted.work))
+        retrying = await report_of(client, accepted.execution)
+        await world.settle(await world.start(again), Outcome.ACCEPTED)
+        succeeded = await report_of(client, accepted.execution)
+
+        first, second = f"{accepted.execution}:1", f"{accepted.execution}:2"
+        contract = LocalContract(
+            command="lead.title.pushed", version=1, data={"object": "lead", "field": "title"}
+        )
+        assert open_.completion is None
+        assert failed.completion == CompletionReport(
+            completion_id=first,
+            settlement=1,
+            status=ExecutionStatus.FAILED,
+            supersedes=None,
+            contract=contract,
+        )
+        assert (retrying.status, retrying.completion) == ("retrying", failed.completion)
+        assert succeeded.completion == CompletionReport(
+            completion_id=second,
+            settlement=2,
+            status=ExecutionStatus.SUCCEEDED,
+            supersedes=first,
+            contract=contract,
+        )
 
     @pytest.mark.parametrize(("org", "capability"), [("acme", "other"), ("umbrella", "outbox")])
     async def test_of_another_scope_is_not_there(

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from oncefence.domain.handoff import payload_digest
+from oncefence.storage.phases.publish_view import publish_view
 from tests.support.doors import (
     OTHER_PAYLOAD,
     PAYLOAD,
@@ -18,7 +19,7 @@ from tests.support.doors import (
     rows,
 )
 from tests.support.servers import Database
-from tests.support.world import World, scope_of
+from tests.support.world import INSTALLATION, World, example_view, scope_of
 
 AUDIT = (
     "SELECT org_id, actor, act, subject_id FROM oncefence.audit"
@@ -195,14 +196,8 @@ class TestAHandoff:
         self, door: OpenDoor, client: httpx.AsyncClient, world: World
     ) -> None:
         """A published view whose account was never added says which account to add."""
-        await world.sql(
-            "INSERT INTO oncefence.binding_views (org_id, view_id, installation, name, revision,"
-            " digest, operations, local_objects, principal_binding, content)"
-            " SELECT 'globex', view_id, installation, name, revision, digest, operations,"
-            " local_objects, principal_binding, content FROM oncefence.binding_views"
-            " WHERE org_id = :org"
-        )
         scope = scope_of("globex")
+        await publish_view(world.engine, scope.org, INSTALLATION, example_view(), actor="tests")
         theirs = door.client(await door.register(scope))
         await put(theirs)
 

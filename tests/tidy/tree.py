@@ -19,6 +19,7 @@ TOP_LEVEL = (
     "LICENSE",
     "dev",
     "requirements.lock",
+    "requirements-mitmproxy.lock",
     ".gitignore",
     ".dockerignore",
 )

@@ -59,7 +59,7 @@ def test_every_problem_of_a_catalog_has_a_line(
 
     code, err = ends_with(CatalogError(problems), monkeypatch, capsys)
 
-    assert code == 1
+    assert code == 2
     assert err.splitlines() == [
         "oncefence: a.toml: x: is wrong",
         "oncefence: a.toml: y\\x1b[2J: is wrong",

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -236,7 +237,7 @@ class TestExample:
         for line in lines:
             assert isinstance(line, HandoffLine), line
             operation.check_subject(line.subject)
-            request = operation.freeze(line.payload, remote_id="101")
+            request = operation.freeze(line.payload, remote_id="101", command=UUID(int=0))
             titles.append(json.loads(request.body)["properties"]["jobtitle"])
         assert titles == [json.loads(line.payload)["title"] for line in lines]
 
