@@ -148,15 +148,22 @@ class TestAProcessThatIsFrozen:
 
         assert done, "it waited for as long as the frozen process did"
 
-    async def test_inside_a_transaction_is_put_out_by_the_server(self, store: Database) -> None:
-        """Its locks would else be held for as long as it is frozen: lanes, ramps, audit heads."""
+    @pytest.mark.parametrize(
+        "setting", ["idle_in_transaction_session_timeout", "transaction_timeout"]
+    )
+    async def test_inside_a_transaction_is_put_out_by_the_server(
+        self, store: Database, setting: str
+    ) -> None:
+        """
+        Its locks would else be held for as long as it is frozen: items, lanes, audit heads.
+
+        Between the two halves of a statement a session is not idle, so that needs a bound too.
+        """
         engine = make_engine(store.app_url, size=1)
         async with engine.connect() as connection:
             shown = await connection.execute(
-                text(
-                    "SELECT setting::integer FROM pg_settings"
-                    " WHERE name = 'idle_in_transaction_session_timeout'"
-                )
+                text("SELECT setting::integer FROM pg_settings WHERE name = :setting"),
+                {"setting": setting},
             )
             milliseconds = shown.scalar_one()
         await engine.dispose()

@@ -74,6 +74,9 @@ def make_engine(
                 # No transaction waits for anything but the database. Of a process that stands
                 # still inside one, others must not wait longer than this for its locks.
                 "idle_in_transaction_session_timeout": "15s",
+                # One that stands still between the two halves of a statement is not idle to the
+                # server, so whatever a transaction does, it has an end.
+                "transaction_timeout": "30s",
             },
         },
     )
