@@ -28,7 +28,7 @@ from oncefence.storage.phases.begin_first_look import (
 )
 from oncefence.storage.phases.settle_attempt import CREATED_ID
 from oncefence.storage.phases.settle_first_look import FirstLookEnd, settle_first_look
-from oncefence.storage.phases.start_lookup import UnsealedLookup
+from oncefence.storage.pinned_access import UnsealedLookup
 
 log = logging.getLogger(__name__)
 

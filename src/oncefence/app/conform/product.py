@@ -38,7 +38,8 @@ from oncefence.storage.phases.settle_attempt import AttemptEnd
 from oncefence.storage.phases.settle_first_look import FirstLookEnd
 from oncefence.storage.phases.settle_lookup import LookupEnd
 from oncefence.storage.phases.start_attempt import Started
-from oncefence.storage.phases.start_lookup import LookupStarted, UnsealedLookup
+from oncefence.storage.phases.start_lookup import LookupStarted
+from oncefence.storage.pinned_access import UnsealedLookup
 from oncefence.storage.sealing import DataKey
 
 PRODUCT: Final = f"oncefence {version('oncefence')}"

@@ -8,30 +8,23 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.ids import CommandId, ExecutionId, OrgId, ViewId, WorkId
 from oncefence.storage.engine import one_statement, run_phase
-from oncefence.storage.phases.start_lookup import UnsealedLookup, unseal_read
+from oncefence.storage.pinned_access import (
+    ACCESS,
+    ACCESS_OF_COMMAND,
+    UnsealedLookup,
+    unseal_read,
+)
 from oncefence.storage.sealing import KeyRing
 
 CONTEXT = text(
-    """
-    SELECT w.ownership_epoch, w.execution_id, c.command_id, c.view_id, c.view_digest, c.operation,
-           c.binding_id, c.generation_id, b.base_url, b.is_local, g.state AS generation_state,
-           coalesce(c.lookup_deadline_ms, c.deadline_ms) AS deadline_ms,
-           g.wrapped_key AS token_wrapped_key, g.key_id AS token_key_id, g.token_version,
-           t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext
-      FROM oncefence.work_items AS w
-      JOIN oncefence.commands AS c ON c.org_id = w.org_id AND c.command_id = w.command_id
-      JOIN oncefence.principal_bindings AS b
-        ON b.org_id = c.org_id AND b.binding_id = c.binding_id
-      JOIN oncefence.binding_generations AS g
-        ON g.org_id = c.org_id AND g.generation_id = c.generation_id
-      LEFT JOIN oncefence.token_versions AS t ON t.org_id = g.org_id
-        AND t.generation_id = g.generation_id AND t.version = g.token_version
-      JOIN oncefence.execution_keys AS k
-        ON k.org_id = w.org_id AND k.execution_id = w.execution_id
-      JOIN oncefence.sealed_payloads AS s ON s.org_id = k.org_id
-       AND s.execution_id = k.execution_id AND s.kind = 'request' AND s.ordinal = 1
-     WHERE w.org_id = :org AND w.work_id = :work
-    """
+    f"""
+    SELECT x.ownership_epoch, x.execution_id, c.command_id, c.view_id, c.view_digest, c.operation,
+           coalesce(c.lookup_deadline_ms, c.deadline_ms) AS deadline_ms, {ACCESS}
+      FROM oncefence.work_items AS x
+      JOIN oncefence.commands AS c ON c.org_id = x.org_id AND c.command_id = x.command_id
+      {ACCESS_OF_COMMAND}
+     WHERE x.org_id = :org AND x.work_id = :work
+    """  # noqa: S608  # only constants are joined in
 )
 
 

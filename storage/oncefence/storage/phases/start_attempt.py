@@ -17,7 +17,6 @@ from oncefence.domain.claim import ENGINE_CAPABILITY, ClaimVerdict
 from oncefence.domain.fence import Fence
 from oncefence.domain.ids import (
     AttemptId,
-    BindingGenerationId,
     CommandId,
     ExecutionId,
     LeaseToken,
@@ -32,6 +31,7 @@ from oncefence.storage.driver_connection import AnyRow, DriverRow, driver_connec
 from oncefence.storage.engine import run_phase
 from oncefence.storage.frozen import open_request
 from oncefence.storage.phases.find_work import lookup_ref
+from oncefence.storage.pinned_access import open_token
 from oncefence.storage.sealing import DataKey, KeyRing
 
 START = text(
@@ -160,22 +160,4 @@ def unseal(ring: KeyRing, started: Started) -> Unsealed:
         request=open_request(key, row.request_ciphertext, "request", org, row.execution_id, 1),
         token=open_token(ring, org, row),
         answer_key=key,
-    )
-
-
-def open_token(ring: KeyRing, org: OrgId, row: AnyRow) -> Secret:
-    """The access token of the generation and version that `row` names."""
-    generation = BindingGenerationId(row.generation_id)
-    key = ring.unwrap(
-        row.token_wrapped_key, row.token_key_id, "generation", org, row.binding_id, generation
-    )
-    return Secret(
-        key.open(
-            row.token_ciphertext,
-            "access_token",
-            org,
-            row.binding_id,
-            generation,
-            row.token_version,
-        ).decode()
     )

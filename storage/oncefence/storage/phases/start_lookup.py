@@ -8,7 +8,6 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from oncefence.catalog.freeze import FrozenRequest
 from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.effect import Outcome
 from oncefence.domain.evidence import EvidenceKind
@@ -23,43 +22,33 @@ from oncefence.domain.ids import (
     WorkId,
 )
 from oncefence.domain.limits import Limits
-from oncefence.domain.redaction import Secret
 from oncefence.storage import executions, lookups, work_items
 from oncefence.storage.attempt_evidence import OF_ATTEMPT
 from oncefence.storage.claims import Lost, NotStarted, claim
 from oncefence.storage.engine import run_phase
-from oncefence.storage.frozen import open_request
-from oncefence.storage.phases.start_attempt import open_token
+from oncefence.storage.pinned_access import (
+    ACCESS,
+    ACCESS_OF_COMMAND,
+    UnsealedLookup,
+    unseal_read,
+)
 from oncefence.storage.sealing import KeyRing
 
 _NO_CEILING = 2**31 - 1
 CONTEXT = text(
-    """
-    SELECT a.started_at, a.started_as_of, c.command_id, c.view_id, c.view_digest,
-           c.operation, c.provider,
-           c.remote_id, c.is_sensitive, c.binding_id, c.generation_id, b.base_url, b.is_local,
-           g.state AS generation_state,
+    f"""
+    SELECT x.started_at, x.started_as_of, c.command_id, c.view_id, c.view_digest,
+           c.operation, c.provider, c.remote_id, c.is_sensitive,
            EXISTS (SELECT FROM oncefence.effect_attempts AS o
-                    WHERE o.org_id = a.org_id AND o.command_id = a.command_id
-                      AND o.attempt_id <> a.attempt_id AND o.may_have_applied
+                    WHERE o.org_id = x.org_id AND o.command_id = x.command_id
+                      AND o.attempt_id <> x.attempt_id AND o.may_have_applied
                       AND o.disposition IS DISTINCT FROM 'no_effect_proof')
-             AS has_other_doubts,
-           g.wrapped_key AS token_wrapped_key, g.key_id AS token_key_id, g.token_version,
-           t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext
-      FROM oncefence.effect_attempts AS a
-      JOIN oncefence.commands AS c ON c.org_id = a.org_id AND c.command_id = a.command_id
-      JOIN oncefence.principal_bindings AS b
-        ON b.org_id = a.org_id AND b.binding_id = c.binding_id
-      JOIN oncefence.binding_generations AS g
-        ON g.org_id = a.org_id AND g.generation_id = c.generation_id
-      LEFT JOIN oncefence.token_versions AS t ON t.org_id = g.org_id
-        AND t.generation_id = g.generation_id AND t.version = g.token_version
-      JOIN oncefence.execution_keys AS k
-        ON k.org_id = a.org_id AND k.execution_id = a.execution_id
-      JOIN oncefence.sealed_payloads AS s ON s.org_id = k.org_id
-       AND s.execution_id = k.execution_id AND s.kind = 'request' AND s.ordinal = 1
-     WHERE a.org_id = :org AND a.attempt_id = :attempt
-    """
+             AS has_other_doubts, {ACCESS}
+      FROM oncefence.effect_attempts AS x
+      JOIN oncefence.commands AS c ON c.org_id = x.org_id AND c.command_id = x.command_id
+      {ACCESS_OF_COMMAND}
+     WHERE x.org_id = :org AND x.attempt_id = :attempt
+    """  # noqa: S608  # only constants are joined in
 )
 
 
@@ -111,14 +100,6 @@ class LookupStarted:
     sealed: Row[Any] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsealedLookup:
-    """The frozen request, whose written values are compared, and the token to read with."""
-
-    request: FrozenRequest
-    token: Secret
-
-
 def unseal_lookup(ring: KeyRing, started: LookupStarted) -> UnsealedLookup | None:
     """
     What the lookup reads with; None where its content was erased or its generation is gone.
@@ -127,25 +108,6 @@ def unseal_lookup(ring: KeyRing, started: LookupStarted) -> UnsealedLookup | Non
         ConfigurationRefused: The key ring is not the one that it was sealed with.
     """
     return unseal_read(ring, started.fence.org, started.execution, started.sealed)
-
-
-def unseal_read(
-    ring: KeyRing, org: OrgId, execution: ExecutionId, row: Row[Any]
-) -> UnsealedLookup | None:
-    """
-    The frozen request and the token of the row's pinned generation, where both are there.
-
-    Raises:
-        ConfigurationRefused: The key ring is not the one that they were sealed with.
-    """
-    is_usable = row.generation_state == "current" and row.token_wrapped_key is not None
-    if row.wrapped_key is None or not is_usable:
-        return None
-    key = ring.unwrap(row.wrapped_key, row.key_id, "execution", org, execution)
-    return UnsealedLookup(
-        request=open_request(key, row.ciphertext, "request", org, execution, 1),
-        token=open_token(ring, org, row),
-    )
 
 
 async def start_lookup(
