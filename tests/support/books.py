@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from time import time
 from urllib.parse import parse_qs, urlsplit
@@ -35,6 +35,7 @@ from oncefence.storage.phases.read_view import ViewShelf
 from oncefence.storage.phases.stage_payload import stage_payload
 from tests.support.dialect import DATA, Dialect, Provider
 from tests.support.servers import Database
+from tests.support.serving import serving
 from tests.support.station import ProviderWorld
 from tests.support.world import Accepted
 
@@ -177,17 +178,9 @@ def books_provider() -> Iterator[Books]:
     class Handler(_Handler):
         of = books
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    books.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as port:
+        books.port = port
         yield books
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(timeout=10)
 
 
 class _Handler(BaseHTTPRequestHandler):

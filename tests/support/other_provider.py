@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from time import time
 from urllib.parse import parse_qs, urlsplit
 
 from tests.support.dialect import DATA, Dialect, Provider
+from tests.support.serving import serving
 
 TOKEN = "key-of-the-other"
 _AN_HOUR_MS = 3_600_000
@@ -120,17 +121,9 @@ def other_provider() -> Iterator[OtherProvider]:
     class Handler(_Handler):
         of = provider
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    provider.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as port:
+        provider.port = port
         yield provider
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(timeout=10)
 
 
 class _Handler(BaseHTTPRequestHandler):
