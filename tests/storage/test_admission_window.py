@@ -18,6 +18,7 @@ from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import Verdict
 from oncefence.storage.phases.claim_work import ClaimedWork, claim_work
 from oncefence.storage.phases.find_room import Room, find_room
+from oncefence.storage.phases.find_successors import find_successors
 from oncefence.storage.phases.find_work import WorkRef, find_due_work
 from oncefence.storage.phases.open_window import open_window
 from oncefence.storage.phases.settle_work import settle_work
@@ -541,3 +542,22 @@ class TestLanes:
         await processes.run_next()
 
         assert list(processes.line) == [behind]
+
+    async def test_a_head_that_nobody_announced_waits_for_the_second_of_its_lanes(
+        self, world: World
+    ) -> None:
+        """In a class without a backlog the end itself says who is next, and asks both lanes."""
+        (in_source,) = await pile_up(world, 1, source="one")
+        (in_target,) = await pile_up(world, 1, target="two")
+        (behind,) = await pile_up(world, 1, source="one", target="two", after_place=1)
+        processes = Processes(world=world, limits=Limits())
+
+        for ended, next_ in ((in_source, []), (in_target, [behind])):
+            claimed = await processes.claim(ended)
+            assert claimed is not None
+            await processes.settle(claimed)
+
+            found = await find_successors(
+                world.engine, ended.org, ended.work, limits=processes.limits
+            )
+            assert [ref.work for ref in found.refs] == [ref.work for ref in next_]
