@@ -154,6 +154,7 @@ class TestGuards:
             ({"headers": {"Content-Length": "0"}}, "header_is"),
             ({"headers": {"Transfer-Encoding": "chunked"}}, "header_is"),
             ({"headers": {"Expect": "100-continue"}}, "header_is"),
+            ({"headers": {"X-HTTP-Method-Override": "DELETE"}}, "header_is"),
             ({"headers": {"X-A": "b\r\nX-C: d"}}, "header_is"),
             ({"headers": {"X-A": "\u00e4"}}, "header_is"),
             ({"headers": {"X A": "b"}}, "header_is"),

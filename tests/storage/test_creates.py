@@ -1,5 +1,6 @@
 """Creating a record: one at a time of each local object, and its link as part of its outcome."""
 
+import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 from uuid import uuid4
@@ -9,6 +10,7 @@ import pytest_asyncio
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from oncefence.activities.contracts import Step
 from oncefence.activities.lookup import strongest
 from oncefence.domain.claim import ENGINE_CAPABILITY
 from oncefence.domain.command import Receipt
@@ -24,9 +26,10 @@ from oncefence.storage.phases.adopt_link import adopt_link
 from oncefence.storage.phases.audit_invariants import audit_invariants
 from oncefence.storage.phases.settle_attempt import AttemptEnd, settle_attempt
 from oncefence.storage.phases.settle_lookup import LookupEnd, settle_lookup
+from oncefence.storage.sealing import KeyRing
 from tests.storage.deaf_line import deaf_engine
 from tests.storage.racing import all_at_once
-from tests.support.books import Books, BooksWorld, Trouble, books_provider
+from tests.support.books import OPEN, Books, BooksWorld, Trouble, books_provider
 from tests.support.repairs import Repairs
 from tests.support.servers import Database
 from tests.support.world import Accepted, an_end, seconds
@@ -428,6 +431,24 @@ class TestAnUnknownCreate:
     ) -> None:
         """That it is there is not enough to link it."""
         assert await found(world, unknown, None) == "needs_attention"
+
+    async def test_is_looked_for_when_the_key_ring_is_the_right_one_again(
+        self, world: BooksWorld, books: Books
+    ) -> None:
+        """A process that was set up wrongly cannot look, and spends no try of it (C265)."""
+        books.meet(Trouble.LOST)
+        accepted = await world.create(operation=OPEN)
+        await world.run(accepted)
+        ring, world.ring = world.ring, KeyRing({"another-key": secrets.token_bytes(32)})
+        for _ in range(6):
+            result = await world.look_up(accepted)
+            assert (result.step, result.verdict) == (Step.WAIT, "unreachable")
+        assert len(books.reads) == 1
+
+        world.ring = ring
+        await world.look_up(accepted)
+
+        assert (await world.execution(accepted)).status == "succeeded"
 
     async def test_is_linked_by_its_starters_late_answer(self, world: BooksWorld) -> None:
         """What the answer named was kept as evidence, and settles it (C106, C274)."""

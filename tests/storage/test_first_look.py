@@ -1,5 +1,6 @@
 """The look before a create that nothing makes safe to repeat: no record is made twice."""
 
+import secrets
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -23,6 +24,7 @@ from oncefence.storage.phases.settle_first_look import (
     FirstLookSettled,
     settle_first_look,
 )
+from oncefence.storage.sealing import KeyRing
 from tests.storage.lifecycle_rows import CLAIM
 from tests.support.books import OPEN, Books, BooksWorld, Trouble, books_provider
 from tests.support.servers import Database
@@ -131,9 +133,12 @@ class TestALook:
         (look,) = await looks(world, accepted)
         assert look.provider_receipt == {"remote_id": there}
 
-    async def test_counts_a_record_however_old_it_is(self, world: BooksWorld, books: Books) -> None:
+    @pytest.mark.parametrize("made_ms", [1, -1_000_000_000_000, None])
+    async def test_counts_a_record_however_old_it_is(
+        self, world: BooksWorld, books: Books, made_ms: int | None
+    ) -> None:
         """A lookup after a send leaves out what was there before; this one is after just that."""
-        books.add(email=EMAIL, made_ms=1)
+        books.add(email=EMAIL, made_ms=made_ms)
         accepted = await world.create(operation=OPEN)
 
         await world.run(accepted)
@@ -170,6 +175,32 @@ class TestALook:
         await world.run(accepted)
 
         assert (await world.execution(accepted)).status == "succeeded"
+
+    async def test_whose_answer_was_cut_sends_nothing(
+        self, world: BooksWorld, books: Books
+    ) -> None:
+        """What arrived may read like a whole answer, and the record be in the rest (C268)."""
+        books.cuts_reads = True
+        accepted = await world.create(operation=OPEN)
+
+        result = await world.run(accepted)
+
+        assert (result.step, result.verdict) == (Step.WAIT, FirstLook.UNREACHABLE)
+        assert books.writes == []
+
+    async def test_that_this_process_cannot_make_waits_and_sends_nothing(
+        self, world: BooksWorld, books: Books
+    ) -> None:
+        """Without the key nothing can be read; a person gives it, and the create goes on."""
+        accepted = await world.create(operation=OPEN)
+        ring, world.ring = world.ring, KeyRing({"another": secrets.token_bytes(32)})
+
+        result = await world.run(accepted)
+
+        assert (result.step, result.verdict) == (Step.WAIT, FirstLook.UNREACHABLE)
+        assert books.seen == []
+        world.ring = ring
+        assert (await world.run(accepted)).execution_status == "succeeded"
 
     async def test_that_cannot_tell_is_repeated_five_times_and_then_ends_it(
         self, world: BooksWorld, books: Books
@@ -331,6 +362,23 @@ class TestSettlingALook:
 
         with pytest.raises(FenceLost):
             await settle(world, begun, FirstLook.THERE)
+
+        assert await world.states(accepted) == ("processing", "running")
+        assert len(await looks(world, accepted)) == 1
+
+    @pytest.mark.parametrize("look", FirstLook)
+    async def test_of_an_item_whose_starter_is_gone_writes_nothing(
+        self, world: BooksWorld, look: FirstLook
+    ) -> None:
+        """What it finds may be what the lost attempt made: that is for a lookup to say (C160)."""
+        accepted = await world.create(operation=OPEN)
+        await settle(world, await begin(world, accepted))
+        await world.start(accepted)
+        begun = await begin(world, accepted)
+        await world.expire_lease(accepted.work)
+
+        with pytest.raises(FenceLost):
+            await settle(world, begun, look)
 
         assert await world.states(accepted) == ("processing", "running")
         assert len(await looks(world, accepted)) == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
@@ -13,11 +14,12 @@ from oncefence.domain.errors import (
     ScopeRefused,
 )
 from oncefence.domain.handoff import Admission, EffectHandoffKey, payload_digest
-from oncefence.domain.ids import OutboxId
+from oncefence.domain.ids import LinkId, OutboxId
+from oncefence.storage.phases.adopt_link import adopt_link
 from oncefence.storage.phases.find_admission import find_admission
 from oncefence.storage.phases.start_attempt import unseal
 from tests.storage.racing import all_at_once
-from tests.support.world import Accepted, World, scope_of
+from tests.support.world import PRINCIPAL, Accepted, World, scope_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -171,6 +173,26 @@ class TestAccept:
             await world.accept(handover)
 
         assert await counted(world) == dict.fromkeys(ONE_OF_EACH, 0)
+
+    async def test_through_a_link_to_another_kind_of_record_is_refused(self, world: World) -> None:
+        """Under the same id another kind has a record of its own, and it would be written (C28)."""
+        await adopt_link(
+            world.engine,
+            world.org,
+            binding_name=PRINCIPAL,
+            local_object="lead",
+            subject="lead-1",
+            remote_object="company",
+            remote_id="1000",
+            actor="tests",
+        )
+        world.links["lead-1"] = LinkId(uuid4())
+        handover = await world.offer()
+
+        with pytest.raises(NoSuchTarget, match="linked to a company"):
+            await world.accept(handover)
+
+        assert await world.count("handoffs") == 0
 
     async def test_numbers_each_lane_in_the_order_of_acceptance(self, world: World) -> None:
         """A later change never overtakes an earlier one of the same record (C221)."""

@@ -113,6 +113,9 @@ class Books:
     """A search ignores what is asked for, and shows whatever it has."""
 
     search_answers: int = 200
+    cuts_reads: bool = False
+    """An answer to a read ends before its announced length."""
+
     port: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     numbers: Iterator[int] = field(default_factory=lambda: count(501))
@@ -264,7 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
                     or all(account.get(name) == value for name, value in wanted.items())
                 ]
                 answer = (self.of.search_answers, {"accounts": accounts[:3]})
-        self._say(*answer, {})
+        self._say(*answer, {"Content-Length": "10000"} if self.of.cuts_reads else {})
 
     def log_message(self, *_: object) -> None:
         """Leave standard error to the tests."""

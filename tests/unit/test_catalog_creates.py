@@ -142,6 +142,25 @@ class TestRequest:
         with pytest.raises(PayloadRefused, match="mail: is required"):
             entries.freeze(b"{}", remote_id=None, command=COMMAND)
 
+    @pytest.mark.parametrize(
+        ("mail", "reason"),
+        [
+            ("a@b\n", "mail: must not hold control characters"),
+            ("\x7fa@b", "mail: must not hold control characters"),
+            ("\u00e4" * 1_364, "mail: is too long to be asked for"),
+        ],
+    )
+    def test_for_what_the_wire_would_not_ask_is_never_needed(
+        self, entries: BoundOperation, mail: str, reason: str
+    ) -> None:
+        """A create that can never be looked for would wait for ever, and send nothing."""
+        with pytest.raises(PayloadRefused, match=reason):
+            entries.freeze(json.dumps({"mail": mail}).encode(), remote_id=None, command=COMMAND)
+
+        entries.freeze(
+            json.dumps({"mail": "\u00e4" * 1_363}).encode(), remote_id=None, command=COMMAND
+        )
+
 
 class TestJudge:
     @pytest.mark.parametrize(

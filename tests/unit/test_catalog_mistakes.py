@@ -26,6 +26,8 @@ match = { "metadata.oncefence_command" = "{command}" }
 cap = 10
 more = "has_more"
 """
+EVIDENCE = 'evidence = ["id", "object == \'customer\' || `null`"]\n'
+EMPTY = "an empty answer too"
 CAPPED = 'completeness = "capped"'
 MATCH = '"metadata.oncefence_command" = "{command}"'
 
@@ -101,6 +103,31 @@ STRIPE_MISTAKES = [
         '"{comand}" }\n\n[operations."customer.create".answer]',
         f"{CREATE}.request.body",
         "unknown variable {comand}",
+    ),
+    # What an answer that holds nothing would show too.
+    *(
+        (EVIDENCE, f'evidence = ["{expression}"]\n', f"{CREATE}.answer.evidence", EMPTY)
+        for expression in ("[id]", "{ it: id }", "id || 'x'", "&id", "type(id)", "!error")
+    ),
+    ('identity = "id"', "identity = 'id || `1`'", f"{CREATE}.answer.identity", EMPTY),
+    (
+        "error.code == 'idempotency_key_in_use'",
+        "error.code != 'lost'",
+        f"{CREATE}.answer.not_applied_when[0].body",
+        EMPTY,
+    ),
+    (
+        'identity = "id"',
+        'identity = "id"\nrefusals = [{ statuses = [200], body = "!id" }]',
+        f"{CREATE}.answer.refusals[0].body",
+        EMPTY,
+    ),
+    ('evidence = ["object"]', 'evidence = ["!deleted"]', f"{UPDATE}.lookup.evidence", EMPTY),
+    (
+        'identity = "id"\nerror',
+        f'identity = "{"(" * 900}id{")" * 900}"\nerror',
+        f"{CREATE}.answer.identity",
+        "nested too deeply",
     ),
     # Lookups by query.
     ('kind = "by_query"\n', "", f"{CREATE}.lookup.kind", "must be 'by_query'"),
@@ -271,6 +298,52 @@ OUTREACH_MISTAKES = [
 ]
 
 QUARRY_MISTAKES = [
+    # What the wire would never send.
+    *(
+        (
+            'path = "/stones/{remote_id}"',
+            f"path = '/stones{letter}/{{remote_id}}'",
+            f"{STONE}.lookup.path",
+            f"holds {letter!r}",
+        )
+        for letter in '"<>^`|'
+    ),
+    (
+        'path = "/stones/{remote_id}/facts"',
+        "path = '/stones/{remote_id}/<facts>'",
+        f"{STONE}.path",
+        "holds '<'",
+    ),
+    *(
+        ("X-Quarry-Key", header, "auth.header", "is the client's own")
+        for header in ("Host", "Cookie", "Content-Type", "X-HTTP-Method-Override")
+    ),
+    ('template = "{token}"', 'template = "{token}\\n"', "auth.template", "not a header value"),
+    ('template = "{token}"', 'template = "\u00e9{token}"', "auth.template", "not a header value"),
+    *(
+        (
+            "[objects.stone]",
+            f'[headers]\n{header} = "x"\n[objects.stone]',
+            f"headers.{header.lower()}",
+            why,
+        )
+        for header, why in (
+            ("Accept-Encoding", "the client sets it"),
+            ("Keep-Alive", "the client sets it"),
+            ("Proxy-Connection", "the client sets it"),
+            ("X-HTTP-Method-Override", "names another method"),
+        )
+    ),
+    (
+        'path = "/stones/{remote_id}"',
+        'path = "/stones/{remote_id}"\nquery = { _method = "DELETE" }',
+        f"{STONE}.lookup.query._method",
+        "names another method",
+    ),
+    *(
+        ("https://stones.example", f"https://{host}", "base_url", "must be https://")
+        for host in ("stones.example.", "-stones.example", "st\u00f6nes.example", "s" * 64)
+    ),
     ("412, 422]", "422]", f"{STONE}.condition.failed", "412 must be in answer.rejected"),
     ('header = "If-Match"', 'header = "Content-Type"', f"{STONE}.condition.header", "already set"),
     (
@@ -433,6 +506,29 @@ class TestMistake:
     ) -> None:
         """The shortest pack is checked like the longest."""
         assert_named(mistaken(tmp_path, QUARRY, old, new), key, reason)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "key", "reason"),
+        [
+            ('"{fields}"', "9" * 5_000, "", "a number that is too long"),
+            ('"{fields}"', "0x" + "f" * 5_000, "", "a number that is too long"),
+            ('"{fields}"', "[" * 3_000 + "]" * 3_000, "", "nested too deeply"),
+            ('"{fields}"', "{a=" * 300 + "1" + "}" * 300, "", "recursion limit"),
+            ("ST[0-9]{6}", "(" * 3_000 + "a" + ")" * 3_000, "objects.stone.remote_id", "too many"),
+            ("ST[0-9]{6}", "a{99999999999999999999}", "objects.stone.remote_id", "too many"),
+        ],
+    )
+    def test_that_no_reader_takes_is_named(
+        self, tmp_path: Path, old: str, new: str, key: str, reason: str
+    ) -> None:
+        """Whatever a file holds, its author is told in one line and not by a traceback."""
+        assert_named(mistaken(tmp_path, QUARRY, old, new), key, reason)
+
+    def test_that_has_no_end_is_read_as_far_as_a_file_may_be_long(self, tmp_path: Path) -> None:
+        """A name that leads to a device must not fill the memory."""
+        (tmp_path / "endless.toml").symlink_to("/dev/zero")
+
+        assert_named(tmp_path / "endless.toml", "", "has more than")
 
     def test_of_a_header_that_is_set_twice_is_named(self, tmp_path: Path) -> None:
         """Key and condition share the request with every other header."""

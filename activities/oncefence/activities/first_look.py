@@ -6,7 +6,6 @@ nothing, so it takes no claim, and a run that dies in it leaves nothing to mend.
 """
 
 import logging
-from datetime import UTC, datetime
 from typing import Final
 from uuid import uuid4
 
@@ -33,14 +32,10 @@ from oncefence.storage.pinned_access import UnsealedLookup
 log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS: Final = 60.0
-_BEFORE_EVERYTHING: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""As the mark that a record may be older than: whenever it was made, it is there."""
-
 _SAYS: Final = {
     LookupReading.EQUAL: FirstLook.THERE,
     LookupReading.AMBIGUOUS: FirstLook.AMBIGUOUS,
     LookupReading.NO_MATCH: FirstLook.ABSENT,
-    LookupReading.ABSENT: FirstLook.ABSENT,
 }
 
 
@@ -114,16 +109,13 @@ def judge_first_look(
 ) -> FirstLookEnd:
     """What the provider's answer says about a record that is still to be created."""
     status = answer.status
-    is_declared = status is not None and status in (*contract.found, *contract.not_found)
     look, reading = FirstLook.UNREACHABLE, "unreachable"
     receipt: dict[str, str] = {}
-    if answer.complete and status is not None and is_declared:
-        found = contract.judge(
+    if answer.complete and status is not None and status in contract.found:
+        found = contract.judge_first(
             status,
             answer.body or b"",
             written=unsealed.request.written,
-            mark_time=_BEFORE_EVERYTHING,
-            remote_id=None,
             command=begun.command,
         )
         look, reading = _SAYS.get(found.reading, FirstLook.UNCLEAR), found.reading.value

@@ -1,5 +1,6 @@
 """The lookup: one read of the provider's record, to learn what became of a send."""
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
@@ -17,7 +18,7 @@ from oncefence.activities.target import TargetPolicy
 from oncefence.activities.until_answered import until_answered
 from oncefence.activities.wire_message import WireAnswer, WireRequest
 from oncefence.catalog.lookup import LookupContract, LookupReading
-from oncefence.domain.errors import FenceLost
+from oncefence.domain.errors import FenceLost, Refused
 from oncefence.domain.evidence import EvidenceKind, says
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.lookup import Grade, Verdict
@@ -31,6 +32,8 @@ from oncefence.storage.phases.start_lookup import (
     start_lookup,
     unseal_lookup,
 )
+
+log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 60.0
 
@@ -111,15 +114,17 @@ class LookupActivity:
         word = strongest(started.late_words, has_other_doubts=started.has_other_doubts)
         if word is not None:
             return word
-        view = await self._context.views.view(started.fence.org, started.view, started.view_digest)
-        contract = view.operation(started.operation).lookup
-        if contract is None:
-            return _unusable("no_lookup_declared")
-        unsealed = unseal_lookup(self._context.ring, started)
-        if unsealed is None:
-            return _unusable("generation_gone_or_content_erased")
-        answer = await read_record(
-            wire_request(
+        try:
+            view = await self._context.views.view(
+                started.fence.org, started.view, started.view_digest
+            )
+            contract = view.operation(started.operation).lookup
+            if contract is None:
+                return _unread(Verdict.UNUSABLE, "no_lookup_declared")
+            unsealed = unseal_lookup(self._context.ring, started)
+            if unsealed is None:
+                return _unread(Verdict.UNUSABLE, "generation_gone_or_content_erased")
+            request = wire_request(
                 view,
                 contract.request(
                     started.remote_id, unsealed.request.written, command=started.command
@@ -127,7 +132,14 @@ class LookupActivity:
                 started.base_url,
                 unsealed.token,
                 {},
-            ),
+            )
+        except Refused:
+            # A missing key, or a view that is not what was pinned: a person mends it, and until
+            # then the provider is as good as out of reach.
+            log.exception("lookup not sent", extra={"work_id": str(started.fence.work)})
+            return _unread(Verdict.UNREACHABLE, "not_sent")
+        answer = await read_record(
+            request,
             deadline_ms=started.deadline_ms,
             is_local=started.is_local,
             proxy=self._context.egress_proxy,
@@ -154,9 +166,9 @@ async def read_record(
     )
 
 
-def _unusable(reading: str) -> LookupEnd:
+def _unread(verdict: Verdict, reading: str) -> LookupEnd:
     return LookupEnd(
-        verdict=Verdict.UNUSABLE,
+        verdict=verdict,
         reading=reading,
         grade=Grade.NONE,
         response_status=None,

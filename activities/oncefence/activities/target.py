@@ -12,6 +12,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from oncefence.catalog.sendable import TARGET_LENGTH_MAX
+
 
 class TargetRefusal(StrEnum):
     """The rule that a target, a request or an address broke."""
@@ -64,10 +66,10 @@ _LABEL: Final = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _ORIGIN: Final = re.compile(
     rf"(?P<scheme>https?)://(?:(?P<host>{_LABEL}(?:\.{_LABEL})*)|\[(?P<literal>[0-9a-f:.]+)\])"
     r"(?::(?P<port>[0-9]{1,5}))?/?",
-    re.IGNORECASE,
+    # In ASCII alone: else a letter of another script stands for one of these.
+    re.IGNORECASE | re.ASCII,
 )
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_TARGET_LENGTH_MAX: Final = 8_192
 _HOST_LENGTH_MAX: Final = 253
 
 # What a path and a query may hold unescaped, and the brackets that JSON:API filters use.
@@ -124,7 +126,7 @@ def _refusal_of(target: str) -> TargetRefusal | None:
         TargetRefusal.FRAGMENT: "#" in target,
         TargetRefusal.CHARACTER: _PLAIN.fullmatch(target.replace("@", "").replace("#", "")) is None,
         TargetRefusal.ESCAPE: _BROKEN_ESCAPE.search(target) is not None,
-        TargetRefusal.LENGTH: len(target) > _TARGET_LENGTH_MAX,
+        TargetRefusal.LENGTH: len(target) > TARGET_LENGTH_MAX,
     }
     for refusal, is_broken in forbidden.items():
         if is_broken:

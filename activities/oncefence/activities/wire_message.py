@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from oncefence.activities.phase_journal import PhaseJournal
 from oncefence.activities.target import TargetRefusal
+from oncefence.catalog.sendable import RESERVED_HEADERS
 from oncefence.domain.classification import SendFault, WirePhase
 from oncefence.domain.redaction import Secret
 
@@ -68,26 +69,9 @@ METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _HOST: Final = re.compile(r"[a-z0-9_.:-]{1,253}")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _HEADER_VALUE: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?")
-# Framing, connection and coding are this module's, cookies are nobody's, and a secret comes
-# in a type of its own.
-_RESERVED_HEADERS: Final = frozenset(
-    {
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-length",
-        "cookie",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
+# Framing, connection and coding are this module's, cookies are nobody's, the method is the first
+# line's, and a secret comes in a type of its own. What the body is of goes with the body.
+_RESERVED_HEADERS: Final = RESERVED_HEADERS - {"content-type"}
 
 
 def checked_headers(request: WireRequest) -> list[tuple[str, str]] | TargetRefusal:

@@ -1,9 +1,10 @@
 """What is wrong in the declared meaning of answers: statuses told twice, and dead words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from oncefence.catalog.answers import REDIRECTS, ReceiptSource, ResponseContract
+from oncefence.catalog.expressions import EMPTY_ANSWERS, find, holds, shows
 from oncefence.catalog.findings import Finding
 
 _WITHOUT_BODY = {204, 205}
@@ -20,9 +21,24 @@ def answer_errors(at: str, answer: ResponseContract, *, is_create: bool) -> Iter
     yield from _evidence(at, answer, is_create=is_create)
     yield from _items(at, answer, is_create=is_create)
     yield from _body_rules(at, answer)
+    yield from evidence_errors(at, answer.evidence, answer.identity)
     yield from _waits(at, answer)
     for name, source in answer.receipt.items():
         yield from _receipt(f"{at}.receipt.{name}", source)
+
+
+def evidence_errors(at: str, evidence: Iterable[str], identity: str | None) -> Iterator[Finding]:
+    """What is shown by an answer that holds nothing, and so proves nothing of any answer."""
+    for expression in evidence:
+        if any(shows(expression, answer) for answer in EMPTY_ANSWERS):
+            yield f"{at}.evidence", f"{expression!r} is there in an empty answer too"
+    if identity is not None and any(find(identity, answer) is not None for answer in EMPTY_ANSWERS):
+        yield f"{at}.identity", f"{identity!r} names a record in an empty answer too"
+
+
+def _always(at: str, body: str) -> Iterator[Finding]:
+    if any(holds(body, answer) for answer in EMPTY_ANSWERS):
+        yield at, f"{body!r} holds of an empty answer too, so it would be said by any other sender"
 
 
 def answer_risks(at: str, answer: ResponseContract) -> Iterator[Finding]:
@@ -94,6 +110,7 @@ def _items(at: str, answer: ResponseContract, *, is_create: bool) -> Iterator[Fi
 def _body_rules(at: str, answer: ResponseContract) -> Iterator[Finding]:
     for index, refusal in enumerate(answer.refusals):
         here = f"{at}.refusals[{index}].statuses"
+        yield from _always(f"{at}.refusals[{index}].body", refusal.body)
         for status in refusal.statuses:
             if status in answer.rejected:
                 yield here, f"{status} has no effect: it is in rejected whatever the body says"
@@ -103,6 +120,8 @@ def _body_rules(at: str, answer: ResponseContract) -> Iterator[Finding]:
                 yield here, f"{status} tells of a fault, not of a refusal"
     for index, rule in enumerate(answer.not_applied_when):
         here = f"{at}.not_applied_when[{index}]"
+        if rule.body is not None:
+            yield from _always(f"{here}.body", rule.body)
         if rule.body is None and not rule.retry_after:
             yield here, "needs body or retry_after; what any answer proves goes into not_applied"
         for status in rule.statuses:

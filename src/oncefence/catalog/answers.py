@@ -9,7 +9,7 @@ from typing import Final
 from pydantic import Field
 
 from oncefence.catalog.canonical import FrozenMap, Model
-from oncefence.catalog.expressions import JmesPath, find, holds, identity_text
+from oncefence.catalog.expressions import JmesPath, find, holds, identity_text, shows
 from oncefence.catalog.items import ItemsRule
 from oncefence.catalog.limits import (
     LimitNames,
@@ -227,7 +227,7 @@ class ResponseContract(Model):
             evidence=has_evidence(self.evidence, document),
             matches=self._names(remote_id, document),
         )
-        has_some = any(find(part, document) is not None for part in self.evidence)
+        has_some = any(shows(part, document) for part in self.evidence)
         refused = self._refuses(status, document)
         not_applied = self._proves_not_applied(status, received, document)
         if (refused or not_applied) and (has_some or (refused and not_applied)):
@@ -258,14 +258,14 @@ class ResponseContract(Model):
         return not kind or _JSON_TYPE.fullmatch(kind) is not None
 
     def _refuses(self, status: int, document: object) -> bool:
-        return any(status in rule.statuses and holds(rule.body, document) for rule in self.refusals)
+        return any(status in rule.statuses and _says(rule.body, document) for rule in self.refusals)
 
     def _proves_not_applied(
         self, status: int, received: Mapping[str, str], document: object
     ) -> bool:
         return any(
             status in rule.statuses
-            and (rule.body is None or holds(rule.body, document))
+            and (rule.body is None or _says(rule.body, document))
             and (not rule.retry_after or self.retry_after.is_readable(received))
             for rule in self.not_applied_when
         )
@@ -313,5 +313,10 @@ def read_answer(body: bytes) -> tuple[object, bool]:
 
 
 def has_evidence(expressions: Iterable[str], document: object) -> bool:
-    """Whether every declared piece of evidence is there and not null."""
-    return all(find(expression, document) is not None for expression in expressions)
+    """Whether every declared piece of evidence is there."""
+    return all(shows(expression, document) for expression in expressions)
+
+
+def _says(expression: str, document: object) -> bool:
+    # Of an answer that is no sound JSON there is no document, and `!ok` would hold of it.
+    return document is not None and holds(expression, document)

@@ -15,6 +15,7 @@ from oncefence.catalog.names import (
     MediaType,
     Statuses,
 )
+from oncefence.catalog.sendable import header_reason, path_errors, query_errors
 from oncefence.catalog.templates import check_path, variables
 
 INTEGER = ":integer"
@@ -92,8 +93,14 @@ def call_errors(at: str, call: Call, allowed: Collection[str]) -> Iterator[Findi
             yield at, f"uses the unknown variable {{{variable}}}; known here: {known}"
     if call.body and call.method not in _WITH_BODY:
         yield f"{at}.body", f"has no effect: a {call.method} is sent without a body"
-    if "authorization" in {header.lower() for header in call.headers}:
-        yield f"{at}.headers.Authorization", "is for the credential, which is added when it is sent"
+    for header in call.headers:
+        reason = header_reason(header)
+        if header.lower() == "authorization":
+            reason = "is for the credential, which is added when it is sent"
+        if reason is not None:
+            yield f"{at}.headers.{header}", reason
+    yield from query_errors(at, call.query)
+    yield from path_errors(at, call.path)
     for status in call.success:
         if status >= 300:
             yield f"{at}.success", f"{status} cannot be there; success is 2xx and nothing else is"

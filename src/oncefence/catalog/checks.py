@@ -18,6 +18,7 @@ from oncefence.catalog.form_body import is_form
 from oncefence.catalog.lanes import loosened
 from oncefence.catalog.lookup_checks import lookup_errors, lookup_risks
 from oncefence.catalog.request_checks import (
+    auth_errors,
     body_errors,
     header_errors,
     request_errors,
@@ -37,6 +38,7 @@ def pack_problems(pack: ProviderPack) -> Found:
     """All that is wrong, and all that is risky, in a pack whose single keys are sound."""
     errors = [
         *_objects(pack),
+        *auth_errors(pack),
         *header_errors(pack, "headers", pack.headers),
         *trace_errors(pack),
     ]

@@ -23,6 +23,7 @@ from oncefence.catalog.names import (
     HeaderValue,
     Name,
     Pattern,
+    header_value,
 )
 from oncefence.catalog.replays import IdempotencyRule
 from oncefence.catalog.tables import PackTables
@@ -38,10 +39,16 @@ from oncefence.catalog.templates import (
 PACK_FORMAT = "oncefence.pack/1"
 
 
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
+
+
 def _base_url(url: str) -> str:
     parts = urlsplit(url)
-    plain_host = f"https://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")
-    if not parts.hostname or url != plain_host:
+    host = parts.hostname or ""
+    if not _HOST.fullmatch(host) or url != f"https://{host}" + (
+        f":{parts.port}" if parts.port else ""
+    ):
         raise ValueError(
             "must be https:// with a lower-case host and nothing after it; "
             "put the rest into each operation's path"
@@ -52,6 +59,7 @@ def _base_url(url: str) -> str:
 def _token_template(template: str) -> str:
     if variables(check_template(template, ("token",))) != ["token"]:
         raise ValueError("must use {token} exactly once")
+    header_value(expand(template, {"token": "t"}, str))
     return template
 
 

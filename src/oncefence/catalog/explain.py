@@ -39,7 +39,7 @@ def _reason(found: ErrorDetails, model: type[BaseModel]) -> str:
     reason = found["msg"].removeprefix("Value error, ")
     if found["type"] in ("literal_error", "enum"):
         reason += _nearest(found)
-    subject = "the name " if found["loc"][-1] == "[key]" else ""
+    subject = "the name " if found["loc"][-1:] == ("[key]",) else ""
     return subject + reason.replace("Input should", "should").replace("String should", "should")
 
 

@@ -2,13 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Final
 
 import jmespath
 from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions
 from jmespath.parser import ParsedResult
 from pydantic import AfterValidator
+
+EMPTY_ANSWERS: Final[tuple[object, ...]] = (None, {}, [], "")
+"""What holds nothing. An expression that finds something in one of them says nothing of any."""
+
+# What evaluating can raise beside the library's own error: it orders texts against numbers, looks
+# for a number in a text, and takes steps of zero, infinite numbers and any depth as they come.
+_UNFORESEEN: Final = (TypeError, ValueError, ArithmeticError, RecursionError)
 
 
 @lru_cache(maxsize=1024)
@@ -24,12 +31,13 @@ def check_expression(expression: str) -> str:
         ValueError: Saying why a pack must not hold it.
     """
     try:
-        parsed = _compiled(expression)
+        nodes = list(_nodes(_compiled(expression).parsed))
     except JMESPathError as error:
         column = getattr(error, "lex_position", getattr(error, "lexer_position", None))
         place = "" if column is None else f" (column {column + 1})"
         raise ValueError(f"is not a JMESPath expression{place}") from None
-    nodes = list(_nodes(parsed.parsed))
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     for node in nodes:
         if node["type"] == "function_expression" and node["value"] not in Functions.FUNCTION_TABLE:
             raise ValueError(f"JMESPath has no function {node['value']}()")
@@ -51,9 +59,15 @@ def find(expression: str, document: object) -> object:
     """What the expression finds, or None; an answer of another shape finds nothing."""
     try:
         return _compiled(expression).search(document)
-    except JMESPathError:
+    except (JMESPathError, *_UNFORESEEN):
         # A function met a type that it does not take: the answer is not of the declared shape.
         return None
+
+
+def shows(expression: str, document: object) -> bool:
+    """Whether the expression finds evidence: neither null nor false, nor a list of nothing."""
+    found = find(expression, document)
+    return found is not None and found is not False and found != []
 
 
 def holds(expression: str, document: object) -> bool:

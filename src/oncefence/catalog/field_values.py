@@ -196,7 +196,8 @@ def _shown_day(shown: object) -> date | None:
         number = _shown_decimal(shown)
         if number is not None and number % _DAY_MS == 0:
             return _EPOCH + timedelta(days=int(number // _DAY_MS))
-    except (ValueError, OverflowError):
+    except (ValueError, ArithmeticError):
+        # No day of the calendar, or a number too large to be divided into days.
         pass
     return None
 

@@ -143,7 +143,13 @@ def _find_pack(path_or_name: str | Path, folders: Sequence[str | Path]) -> Trave
             return entry
     places = ", ".join([*map(str, folders), f"the shipped ones ({', '.join(shipped_packs())})"])
     raise CatalogError(
-        [Problem(file=f"{text}.toml", key="", reason=f"no pack {text!r} in {places}")]
+        [
+            Problem(
+                file=f"{text}.toml",
+                key="",
+                reason=f"no pack {text!r} in {places}; a file is NAME.toml",
+            )
+        ]
     )
 
 
@@ -181,7 +187,10 @@ def _format(name: str, table: dict[str, object]) -> str:
 def _table(source: Traversable) -> dict[str, object]:
     name = str(source)
     try:
-        data = source.read_bytes()
+        with source.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except IsADirectoryError:
+        raise _wrong(name, "", "is a folder; name one file in it") from None
     except OSError as error:
         raise _wrong(name, "", f"cannot be read ({error.strerror})") from None
     if len(data) > FILE_BYTES_MAX:
@@ -192,6 +201,8 @@ def _table(source: Traversable) -> dict[str, object]:
         raise _wrong(name, "", f"is not UTF-8 (byte {error.start})") from None
     except tomllib.TOMLDecodeError as error:
         raise _wrong(name, "", f"is not TOML: {error}") from None
+    except (ValueError, RecursionError):
+        raise _wrong(name, "", "holds a number that is too long, or is nested too deeply") from None
 
 
 def _validated(model: type[M], name: str, table: dict[str, object]) -> M:
@@ -199,10 +210,16 @@ def _validated(model: type[M], name: str, table: dict[str, object]) -> M:
         # By way of JSON: the strict mode then takes arrays for tuples and text for enums, the
         # same as when a stored view is read back.
         return model.model_validate_json(dumps(table, allow_nan=False), context={"source": name})
-    except (TypeError, ValueError) as error:
-        if isinstance(error, ValidationError):
-            raise CatalogError(problems_of(error, model, name)) from None
-        raise _wrong(name, "", "holds a date, a time, nan or inf; write it as text") from None
+    except ValidationError as error:
+        raise CatalogError(problems_of(error, model, name)) from None
+    except RecursionError:
+        raise _wrong(name, "", "is nested too deeply") from None
+    except (TypeError, ValueError):
+        raise _wrong(
+            name,
+            "",
+            "holds a date, a time, nan, inf or a number that is too long; write it as text",
+        ) from None
 
 
 def _wrong(name: str, at: str, reason: str) -> CatalogError:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+from oncefence.catalog.answer_checks import evidence_errors
 from oncefence.catalog.creates import QueryRule
 from oncefence.catalog.definitions import OperationDefinition
 from oncefence.catalog.findings import Finding, unknown
 from oncefence.catalog.lookup import LookupDefinition
 from oncefence.catalog.request_checks import carries_command
+from oncefence.catalog.sendable import path_errors, query_errors
 from oncefence.catalog.templates import COMMAND, FIELD_PREFIX, REMOTE_ID, variables
 from oncefence.domain.lookup import WAITS_SECONDS
 
@@ -15,6 +17,9 @@ def lookup_errors(
     at: str, lookup: LookupDefinition, operation: OperationDefinition, places: set[str]
 ) -> Iterator[Finding]:
     """All that no single key of `lookup` shows; `places` are the fields that are written."""
+    yield from path_errors(at, lookup.path)
+    yield from query_errors(at, lookup.query)
+    yield from evidence_errors(at, lookup.evidence, lookup.identity)
     if lookup.method == "HEAD":
         yield f"{at}.method", "a HEAD answer has no body to compare; use GET"
     for status in sorted(set(lookup.found) & set(lookup.not_found)):

@@ -15,6 +15,8 @@ def _pattern(text: str) -> str:
         re.compile(text, re.ASCII)
     except re.error as error:
         raise ValueError(f"is not a regular expression ({error.msg})") from None
+    except (OverflowError, RecursionError):
+        raise ValueError("is a regular expression of too many parts or repetitions") from None
     return text
 
 
@@ -24,7 +26,13 @@ def _header(name: str) -> str:
     return name
 
 
-def _header_value(value: str) -> str:
+def header_value(value: str) -> str:
+    """
+    The value, if it can stand in a header.
+
+    Raises:
+        ValueError: It cannot.
+    """
     if not _HEADER_VALUE.fullmatch(value):
         raise ValueError("is not a header value (printable ASCII, no blanks at either end)")
     return value
@@ -47,7 +55,7 @@ DottedName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,99}\z")]
 FieldName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}\z")]
 Pattern = Annotated[str, AfterValidator(_pattern)]
 HeaderName = Annotated[str, AfterValidator(_header)]
-HeaderValue = Annotated[str, AfterValidator(_header_value)]
+HeaderValue = Annotated[str, AfterValidator(header_value)]
 DeadlineMs = Annotated[int, Field(ge=100, le=120_000)]
 MediaType = Annotated[str, AfterValidator(_media_type)]
 Statuses = Annotated[tuple[Annotated[int, Field(ge=200, le=599)], ...], AfterValidator(_ascending)]

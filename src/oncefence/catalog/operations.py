@@ -20,6 +20,7 @@ from oncefence.catalog.lookup import LookupContract
 from oncefence.catalog.names import DottedName, Name, Pattern
 from oncefence.catalog.payload import parse_payload
 from oncefence.catalog.replays import IdempotencyRule
+from oncefence.catalog.sendable import CONTROL, TARGET_LENGTH_MAX
 from oncefence.catalog.templates import COMMAND, REMOTE_ID, check_remote_id, expand_target
 from oncefence.domain.classification import ReplyContract
 
@@ -62,9 +63,16 @@ class BoundOperation(Model):
 
     @property
     def looks_first(self) -> bool:
-        """Whether its record may be there before it is made, and can be found by what is unique."""
-        lookup = self.lookup
-        return self.is_create and lookup is not None and lookup.key_strength == "unique_property"
+        """
+        Whether its record is looked for just before it is made: where no key of the provider's
+        makes a second create harmless, and where it can be found by what is unique.
+        """
+        return (
+            self.is_create
+            and self.idempotency is None
+            and self.lookup is not None
+            and self.lookup.key_strength == "unique_property"
+        )
 
     def check_subject(self, subject: str) -> None:
         """
@@ -108,7 +116,7 @@ class BoundOperation(Model):
         if key is not None:
             headers.append(key)
         written = written_fields(self.fields, members)
-        self._check_can_be_found(written)
+        self._check_can_be_found(written, command)
         body = fill(self.body, values=wire_values(self.fields, written), ids=ids)
         return FrozenRequest(
             method=self.method,
@@ -119,13 +127,26 @@ class BoundOperation(Model):
             idempotency_key=key[1] if key is not None else None,
         )
 
-    def _check_can_be_found(self, written: Mapping[str, str | None]) -> None:
-        for name in sorted(self.lookup.fields_used()) if self.lookup is not None else ():
-            if not written.get(name):
-                local = next(field.local for field in self.fields if field.remote == name)
+    def _check_can_be_found(self, written: Mapping[str, str | None], command: UUID) -> None:
+        if self.lookup is None or not (names := sorted(self.lookup.fields_used())):
+            return
+        local = {field.remote: field.local for field in self.fields}
+        for name in names:
+            value = written.get(name)
+            if not value:
                 raise PayloadRefused(
-                    local, "must not be empty: a lookup would find the new record by it"
+                    local[name], "must not be empty: a lookup would find the new record by it"
                 )
+            if CONTROL.search(value):
+                raise PayloadRefused(
+                    local[name],
+                    "must not hold control characters: a lookup would find the new record by it",
+                )
+        if len(self.lookup.request(None, written, command=command).target) > TARGET_LENGTH_MAX:
+            raise PayloadRefused(
+                " and ".join(local[name] for name in names),
+                "is too long to be asked for: a lookup would find the new record by it",
+            )
 
     def read_answer(
         self, status: int, headers: AnswerHeaders, body: bytes, *, remote_id: str | None

@@ -9,6 +9,12 @@ from oncefence.catalog.field_values import ClearRule
 from oncefence.catalog.findings import Finding, unknown
 from oncefence.catalog.form_body import is_form
 from oncefence.catalog.replays import KEY_LENGTH
+from oncefence.catalog.sendable import (
+    RESERVED_HEADERS,
+    header_reason,
+    path_errors,
+    query_errors,
+)
 from oncefence.catalog.templates import (
     COMMAND,
     FIELD_PREFIX,
@@ -18,37 +24,26 @@ from oncefence.catalog.templates import (
     variables,
 )
 
-# Set by the client, by the pack's other keys or by no request of ours at all.
-_OWNED_HEADERS = {
-    "authorization",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "cookie",
-    "expect",
-    "host",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-}
+
+def auth_errors(pack: ProviderPack) -> Iterator[Finding]:
+    """What is wrong in the header that carries the credential."""
+    if pack.auth.header.lower() in RESERVED_HEADERS - {"authorization"}:
+        yield "auth.header", f"{pack.auth.header} is the client's own, or set by media_type"
 
 
 def header_errors(pack: ProviderPack, at: str, headers: Iterable[str]) -> Iterator[Finding]:
     """What is wrong in one table of headers."""
-    owned = _OWNED_HEADERS | {pack.auth.header.lower()}
     for header, count in Counter(header.lower() for header in headers).items():
-        if header in owned:
-            yield f"{at}.{header}", "is not for this table; auth, media_type or the client sets it"
+        reason = header_reason("authorization" if header == pack.auth.header.lower() else header)
+        if reason is not None:
+            yield f"{at}.{header}", reason
         if count > 1:
             yield f"{at}.{header}", "is given twice in different case"
 
 
 def trace_errors(pack: ProviderPack) -> Iterator[Finding]:
     """What is wrong in the headers that carry our own ids."""
-    taken = _OWNED_HEADERS | {pack.auth.header.lower()} | {name.lower() for name in pack.headers}
+    taken = {pack.auth.header.lower(), *RESERVED_HEADERS, *(name.lower() for name in pack.headers)}
     for operation in pack.operations.values():
         taken |= {name.lower() for name in operation.request.headers}
         taken |= {header.lower() for _, header in _headers_of_rules(operation)}
@@ -65,12 +60,14 @@ def request_errors(
 ) -> Iterator[Finding]:
     """What is wrong in an operation's headers, and in its way to send again."""
     request = operation.request
+    yield from path_errors(at, operation.path)
     yield from header_errors(pack, f"{at}.request.headers", request.headers)
+    yield from query_errors(f"{at}.request", request.query)
     taken = {header.lower() for header in pack.headers}
     for header in request.headers:
         if header.lower() in taken:
             yield f"{at}.request.headers.{header}", "is set by the pack's headers already"
-    taken |= {header.lower() for header in request.headers} | _OWNED_HEADERS
+    taken |= {header.lower() for header in request.headers} | RESERVED_HEADERS
     taken.add(pack.auth.header.lower())
     for part, header in _headers_of_rules(operation):
         if header.lower() in taken:

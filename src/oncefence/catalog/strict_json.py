@@ -16,6 +16,9 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _DIGITS_MAX = 400
+# As many places as the digits may have. A number of a few characters can otherwise have a billion:
+# written out it fills the memory, and Decimal itself refuses the largest.
+_EXPONENT_MAX = 400
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -63,6 +66,12 @@ class _Number:
         self.text = text
 
 
+# Where a value stands: the place around it, with its key or index there; None is the whole text.
+# Written out only for a message: with long keys around many values, the texts of all places
+# together are thousands of times as long as the JSON.
+_Place = tuple["_Place", str | int] | None
+
+
 def parse(data: bytes, *, depth_max: int, exact: bool) -> object:
     """
     The JSON value of UTF-8 `data`: no repeated key, no NaN, no infinity.
@@ -95,7 +104,7 @@ def parse(data: bytes, *, depth_max: int, exact: bool) -> object:
     except JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise JsonRefused("$", f"is not JSON ({error.msg} at {place})") from None
-    return _build(value, "", exact)
+    return _build(value, None, exact)
 
 
 def _depth(data: bytes) -> int:
@@ -106,45 +115,61 @@ def _depth(data: bytes) -> int:
     return deepest
 
 
-def _build(value: object, where: str, exact: bool) -> object:
+def _build(value: object, where: _Place, exact: bool) -> object:
     if isinstance(value, _Pairs):
         members: dict[str, object] = {}
         for key, member in value:
-            inside = join(where, key)
+            inside = (where, key)
             if key in members:
-                raise JsonRefused(inside, "is given twice")
+                raise JsonRefused(_written(inside), "is given twice")
             if exact:
                 _check_text(key, inside, "its name")
             members[key] = _build(member, inside, exact)
         return members
     if isinstance(value, list):
-        return [_build(member, f"{where}[{i}]", exact) for i, member in enumerate(value)]
+        return [_build(member, (where, i), exact) for i, member in enumerate(value)]
     if isinstance(value, _Number):
-        return _number(value.text, where or "$", exact)
+        return _number(value.text, where, exact)
     if isinstance(value, str) and exact:
-        _check_text(value, where or "$", "the text")
+        _check_text(value, where, "the text")
     return value
 
 
-def _number(text: str, where: str, exact: bool) -> int | float:
+def _number(text: str, where: _Place, exact: bool) -> int | float:
     if text in ("NaN", "Infinity", "-Infinity"):
-        raise JsonRefused(where, f"{text} is not JSON")
+        raise JsonRefused(_written(where), f"{text} is not JSON")
     if len(text) > _DIGITS_MAX:
-        raise JsonRefused(where, f"is a number of more than {_DIGITS_MAX} characters")
+        raise JsonRefused(_written(where), f"is a number of more than {_DIGITS_MAX} characters")
+    exponent = text.lower().partition("e")[2]
+    if exponent and abs(int(exponent)) > _EXPONENT_MAX:
+        raise JsonRefused(_written(where), "is a number out of range")
     number = int(text) if text.lstrip("-").isdigit() else ExactFloat(text)
     if number in (float("inf"), float("-inf")):
-        raise JsonRefused(where, "is a number out of range")
+        raise JsonRefused(_written(where), "is a number out of range")
     # By Decimal, since the float of 2^53 + 1 is 2^53 already.
     if exact and abs(Decimal(text)) > INTEGER_MAX:
-        raise JsonRefused(where, "is a number beyond 2^53, which loses digits; send it as text")
+        raise JsonRefused(
+            _written(where), "is a number beyond 2^53, which loses digits; send it as text"
+        )
     return number
 
 
-def _check_text(text: str, where: str, what: str) -> None:
+def _check_text(text: str, where: _Place, what: str) -> None:
     if "\0" in text:
-        raise JsonRefused(where, f"{what} holds U+0000")
+        raise JsonRefused(_written(where), f"{what} holds U+0000")
     if _SURROGATE.search(text):
-        raise JsonRefused(where, f"{what} holds half of a surrogate pair")
+        raise JsonRefused(_written(where), f"{what} holds half of a surrogate pair")
+
+
+def _written(place: _Place) -> str:
+    steps: list[str | int] = []
+    while place is not None:
+        place, step = place
+        steps.append(step)
+    where = ""
+    for step in reversed(steps):
+        where = join(where, step) if isinstance(step, str) else f"{where}[{step}]"
+    return where or "$"
 
 
 def join(where: str, key: str) -> str:

@@ -71,7 +71,7 @@ async def accept_handoff(
         **_admission_values(caller, handover, limits.retention_days),
         **_command_values(command),
         **_replay_values(operation, request),
-        "looks_first": _looks_first(operation),
+        "looks_first": operation.looks_first,
         "local_object": operation.local_object,
         "remote_object": operation.remote_object,
         **_request_values(ring, caller, command.command, request, payload),
@@ -191,17 +191,6 @@ def _replay_values(operation: BoundOperation, request: FrozenRequest) -> dict[st
     if operation.idempotency is not None:
         window = replay_window_seconds(operation.idempotency.window_s)
     return {"idempotency_key": request.idempotency_key, "replay_window_seconds": window}
-
-
-def _looks_first(operation: BoundOperation) -> bool:
-    """Whether a create is looked for before it is made, as its pack declares a way to."""
-    lookup = operation.lookup
-    return (
-        operation.is_create
-        and operation.idempotency is None
-        and lookup is not None
-        and lookup.key_strength == "unique_property"
-    )
 
 
 def _admission_values(caller: Caller, handover: Handover, retention_days: int) -> dict[str, object]:

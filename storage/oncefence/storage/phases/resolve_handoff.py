@@ -26,6 +26,7 @@ CONTEXT = text(
            v.content AS view_content,
            v.principal_binding, b.binding_id, b.provider, g.generation_id,
            l.link_id, l.version AS link_version, l.state AS link_state, l.remote_id,
+           l.remote_object AS link_object,
            s.wrapped_key, s.key_id, s.ciphertext,
            h.admission, h.admitted_at, h.outbox_id, h.payload_address, h.command_id, h.reason
       FROM (VALUES (1)) AS one (row)
@@ -151,6 +152,7 @@ def _refuse_missing(handover: Handover, operation: BoundOperation, context: Driv
         _refuse_taken(handover, operation, context.link_state)
     else:
         _refuse_unlinked(handover, operation, context.link_state)
+        _refuse_other_object(handover, operation, context.link_object)
     if context.ciphertext is None:
         raise NoSuchTarget(
             kind="payload",
@@ -183,6 +185,17 @@ def _refuse_unlinked(handover: Handover, operation: BoundOperation, link_state: 
             kind=f"active link for {operation.local_object}",
             name=handover.subject,
             remedy=remedy,
+        )
+
+
+def _refuse_other_object(handover: Handover, operation: BoundOperation, linked: str) -> None:
+    # An id means nothing outside its kind: under the same number stands somebody else's record.
+    if linked != operation.remote_object:
+        raise NoSuchTarget(
+            kind=f"link of {operation.local_object} to a {operation.remote_object}",
+            name=handover.subject,
+            remedy=f"it is linked to a {linked}, and {operation.name} writes to another kind of "
+            "record; bind that to a local object of its own",
         )
 
 

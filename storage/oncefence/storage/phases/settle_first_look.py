@@ -15,7 +15,7 @@ from oncefence.domain.ids import CommandId, LeaseToken, LookupId, OrgId, WorkId
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import FirstLook, Grade, conclude_first_look
 from oncefence.domain.settlement import FailureClass
-from oncefence.storage import executions, lookups, remote_links, work_items
+from oncefence.storage import effect_attempts, executions, lookups, remote_links, work_items
 from oncefence.storage.engine import run_phase
 from oncefence.storage.phases.begin_first_look import FirstLookBegun
 
@@ -134,9 +134,15 @@ async def _end(
 
 
 async def _is_abandoned(connection: AsyncConnection, item: Row[Any]) -> bool:
-    """Whether the locked item is held by a claim whose lease has ended."""
+    """
+    Whether the locked item is held by a claim whose lease has ended, and that sent nothing.
+
+    A claim that marked an attempt has looked for itself: what this look finds may be its record.
+    """
     org, work = OrgId(item.org_id), WorkId(item.work_id)
-    return item.state == "processing" and not await work_items.is_lease_live(connection, org, work)
+    if item.state != "processing" or await work_items.is_lease_live(connection, org, work):
+        return False
+    return await effect_attempts.lock_open(connection, org, work) is None
 
 
 async def _end_item(
