@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "faultless_cells": verdict.faultless,
         "lookupable_unknowns": verdict.lookupable_unknowns,
         "settled_by_lookup": verdict.settled_by_lookup,
+        "records_made": verdict.records_made,
         "seconds": round(run.seconds, 3),
         "cells_per_second": round(verdict.cells / run.seconds, 2),
         "seed": seed,

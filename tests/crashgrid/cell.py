@@ -25,6 +25,15 @@ class Story(StrEnum):
     """An item of a family that has no run of its own."""
     OPERATE = "operate"
     """An operator pauses, resumes, cancels and replays."""
+    CREATE = "create"
+    """A record is made under the provider's idempotency key, and then asked for once more."""
+    LOOK_FIRST = "look_first"
+    """The same at a provider without such keys: it is looked for before each attempt."""
+
+    @property
+    def makes_record(self) -> bool:
+        """It is played at a provider of the cell's own, which has no record before."""
+        return self in (Story.CREATE, Story.LOOK_FIRST)
 
 
 class Thaw(StrEnum):
@@ -60,6 +69,8 @@ class Cell:
     lookup_fault: Fault | None = None
     traps: tuple[Trap, ...] = ()
     thaw: Thaw = Thaw.END
+    is_there: bool = False
+    """Somebody else has made the record that the cell is to make."""
 
     @property
     def is_faultless(self) -> bool:
@@ -81,9 +92,8 @@ class Cell:
     @property
     def needs_own_servers(self) -> bool:
         """What happens in it would strike the other cells too."""
-        return self.fault is Fault.REFUSE or any(
-            trap.action is Action.RESTART for trap in self.traps
-        )
+        refuses_all = self.fault is Fault.REFUSE and not self.story.makes_record
+        return refuses_all or any(trap.action is Action.RESTART for trap in self.traps)
 
     def __str__(self) -> str:
         parts = [self.name, self.story, self.form, *map(str, self.traps)]
@@ -91,6 +101,8 @@ class Cell:
             parts.append(f"fault {self.fault}")
         if self.lookup_fault is not None:
             parts.append(f"lookup fault {self.lookup_fault}")
+        if self.is_there:
+            parts.append("is there already")
         if self.freezes:
             parts.append(f"thaw {self.thaw}")
         return " ".join(parts)

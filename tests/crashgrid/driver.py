@@ -24,7 +24,7 @@ from oncefence.activities.process_context import ProcessContext
 from oncefence.activities.sweep import SweepActivity
 from oncefence.app.bootstrap import make_context
 from oncefence.domain.command import Receipt
-from oncefence.domain.errors import StoreUnavailable
+from oncefence.domain.errors import StoreUnavailable, SubjectTaken
 from oncefence.domain.handoff import Admission
 from oncefence.domain.work_item import WORK_ITEM
 from oncefence.storage.engine import is_store_away
@@ -47,7 +47,8 @@ T = TypeVar("T")
 _FINAL = ("succeeded", "failed", "cancelled", "needs_attention")
 _PAUSE_SECONDS = 0.02
 _LOOK_AGAIN_SECONDS = 0.2
-_DRAIN_SECONDS = 10.0
+# A frozen life holds its row until the database ends its transaction, half a minute later.
+_DRAIN_SECONDS = 35.0
 _STATE = text(
     """
     SELECT clock_timestamp() AS now, e.status, w.work_id, w.family, w.state, w.run_after,
@@ -149,6 +150,8 @@ class Life:
             if receipt.admission is Admission.COMMAND_ACCEPTED:
                 await self._work(receipt)
                 await self._until_done(lambda: self._look_up(caller, receipt))
+                if self._cell.story.makes_record:
+                    await self._make_again(caller, receipt)
         except _TakenOver:
             return Exit.HANDED_OVER
         finally:
@@ -255,7 +258,7 @@ class Life:
         assert receipt.execution is not None, "nobody rejects it"
         self._board.hold_receipt()
         self._note(receipt)
-        unwanted = await self._until_done(lambda: self._runtime.hand_over_unwanted(caller))
+        unwanted = await self._until_done(lambda: self._runtime.hand_over_second(caller))
         assert unwanted.execution is not None, "likewise"
         self._note(unwanted)
         await operator.cancel(unwanted.execution)
@@ -269,6 +272,19 @@ class Life:
             await self._work(receipt)
         await operator.change_hands()
         await operator.revise(view_of(self._cell))
+
+    async def _make_again(self, caller: Caller, first: Receipt) -> None:
+        """Ask for another of the record that was asked for; that is for a failed create alone."""
+        before = (await self._state(first)).status
+        try:
+            second = await self._until_done(lambda: self._runtime.hand_over_second(caller))
+        except SubjectTaken:
+            assert before != "failed", "nothing came of the first, and its slot is free"
+            return
+        after = (await self._state(first)).status
+        assert after == "failed", f"a second record, and the first is {after}"
+        self._note(second)
+        await self._work(second)
 
     async def _tend(self) -> None:
         """Add the cell's item of a family of its own, and run it until it has ended."""

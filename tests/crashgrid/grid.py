@@ -210,5 +210,7 @@ def _world(
     if not reports:
         return None
     played = [each for report in reports for each in report.played]
-    ledger = read_ledger(folder / place / "ledger.jsonl")
+    shared = read_ledger(folder / place / "ledger.jsonl")
+    own = [row for report in reports for row in report.findings.own_rows]
+    ledger = Ledger(rows=(*shared.rows, *own))
     return played, [report.findings for report in reports], ledger

@@ -12,7 +12,7 @@ from oncefence.simulator.faults import Fault
 from oncefence.simulator.ledger import Kind, Ledger
 from oncefence.simulator.ledger import Row as LedgerRow
 from oncefence.storage.phases.audit_invariants import Audit, Standing
-from tests.crashgrid.companion import Attempt, Findings
+from tests.crashgrid.companion import Attempt, Create, Findings
 from tests.crashgrid.slot import Played
 
 Row = Mapping[str, Any]
@@ -20,6 +20,7 @@ Row = Mapping[str, Any]
 SETTLED_BY_LOOKUP_RATIO = 0.99
 # A busy provider reads a request some time after it was sent.
 _READ_SLOWLY = timedelta(seconds=0.5)
+_WRITES = frozenset({"update", "create"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Verdict:
     faultless_unknowns: int
     lookupable_unknowns: int
     settled_by_lookup: int
+    records_made: int
 
     @property
     def unknown_rate_faultless(self) -> float:
@@ -60,6 +62,7 @@ def judge(worlds: Iterable[tuple[Sequence[Played], Sequence[Findings], Ledger]])
         faultless_unknowns=sum(each.faultless_unknowns for each in verdicts),
         lookupable_unknowns=sum(each.lookupable_unknowns for each in verdicts),
         settled_by_lookup=sum(each.settled_by_lookup for each in verdicts),
+        records_made=sum(each.records_made for each in verdicts),
     )
 
 
@@ -68,8 +71,13 @@ def _judge_world(played: Sequence[Played], findings: Sequence[Findings], ledger:
     attempts = {name: attempt for each in findings for name, attempt in each.attempts.items()}
     by_org = {each.cell.name: each for each in played}
     promise = compare(audit, ledger)
+    creates = [each for found in findings for each in found.creates]
+    there = frozenset(each.cell.name for each in played if each.cell.is_there)
     own = [
+        *made_twice(creates, ledger, there=there),
+        *_misled(creates, audit.standings, ledger, by_org),
         *sent_twice(attempts, ledger),
+        *keyed_apart(ledger),
         *sent_too_late(attempts, ledger),
         *unended(audit.standings),
         *_disagreeing(played, audit.standings),
@@ -97,6 +105,7 @@ def _judge_world(played: Sequence[Played], findings: Sequence[Findings], ledger:
         settled_by_lookup=sum(
             each.settled_by == "investigator" and each.is_final for each in lookupable
         ),
+        records_made=sum(change.is_creation for change in ledger.changes()),
     )
 
 
@@ -114,13 +123,60 @@ def _requests(ledger: Ledger) -> list[LedgerRow]:
     return [
         row
         for row in ledger.rows
-        if row.method == "PATCH" and (row.kind is Kind.READ or row.fault == Fault.RESET_BEFORE_READ)
+        if row.operation in _WRITES
+        and (row.kind is Kind.READ or row.fault == Fault.RESET_BEFORE_READ)
+    ]
+
+
+def made_twice(creates: Sequence[Create], ledger: Ledger, *, there: frozenset[str]) -> list[Row]:
+    """
+    One local object never has two records, however many commands were to make it.
+
+    `there` are the orgs whose record somebody else had made before.
+    """
+    orgs = {each.command: each.org for each in creates}
+    made: dict[str, list[str]] = {org: ["somebody's"] for org in there}
+    for change in ledger.changes():
+        if change.is_creation and change.command in orgs:
+            made.setdefault(orgs[change.command], []).append(change.contact)
+    return [
+        {"invariant": "one_record_per_local_object", "org_id": org, "records": records}
+        for org, records in made.items()
+        if len(records) > 1
+    ]
+
+
+def _misled(
+    creates: Sequence[Create],
+    standings: Sequence[Standing],
+    ledger: Ledger,
+    by_org: Mapping[str, Played],
+) -> list[Row]:
+    """What a create that succeeded is linked to is the record that it made."""
+    succeeded = {str(each.command) for each in standings if each.status == "succeeded"}
+    made = {change.command: change.contact for change in ledger.changes() if change.is_creation}
+    return [
+        {
+            "invariant": "link_is_of_the_record_that_was_made",
+            "org_id": each.org,
+            "command_id": each.command,
+            "made": made.get(each.command),
+            "linked": each.linked,
+        }
+        for each in creates
+        if each.linked != (made.get(each.command) if each.command in succeeded else None)
+        # A provider that names another record than it made cannot be seen through.
+        and by_org[each.org].cell.fault is not Fault.WRONG_ID
     ]
 
 
 def sent_twice(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
     """At most one request of an attempt ever reached the provider, and of nothing else any."""
-    counts = Counter(row.attempt for row in _requests(ledger))
+    # Under a key no request names its attempt: any other header would make it another request.
+    requests, keyed = _requests(ledger), _keyed(ledger)
+    counts = Counter(row.attempt for row in requests if row.key is None)
+    started = Counter(each.command for each in attempts.values())
+    orgs = {each.command: each.org for each in attempts.values()}
     return [
         {
             "invariant": "one_request_per_attempt",
@@ -130,7 +186,40 @@ def sent_twice(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:
         }
         for attempt, count in counts.items()
         if count > 1 or attempt not in attempts
+    ] + [
+        {
+            "invariant": "one_request_per_attempt",
+            "org_id": orgs.get(command),
+            "command_id": command,
+            "requests": len(found),
+            "attempts": started[command],
+        }
+        for command, found in keyed.items()
+        if len(found) > started[command]
     ]
+
+
+def keyed_apart(ledger: Ledger) -> list[Row]:
+    """Every request of a command has one and the same key, and no other command has it."""
+    keyed = {command: {row.key for row in rows} for command, rows in _keyed(ledger).items()}
+    uses = Counter(key for keys in keyed.values() for key in keys)
+    return [
+        {
+            "invariant": "one_key_per_command",
+            "command_id": command,
+            "keys": sorted(map(str, keys)),
+        }
+        for command, keys in keyed.items()
+        if len(keys) > 1 or any(uses[key] > 1 for key in keys)
+    ]
+
+
+def _keyed(ledger: Ledger) -> dict[str, list[LedgerRow]]:
+    keyed: dict[str, list[LedgerRow]] = {}
+    for row in _requests(ledger):
+        if row.key is not None:
+            keyed.setdefault(str(row.command), []).append(row)
+    return keyed
 
 
 def sent_too_late(attempts: Mapping[str, Attempt], ledger: Ledger) -> list[Row]:

@@ -17,6 +17,7 @@ from tests.crashgrid.points import (
     DISPATCH_VERBS,
     DOOR_VERBS,
     END_VERBS,
+    FIRST_LOOK_VERBS,
     INTERRUPTIONS,
     KIN_VERBS,
     LATE_VERBS,
@@ -38,10 +39,20 @@ from tests.support.dialect import Form
 CORE = points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *CALLS)
 """Where the promise is kept or broken: the mark, the sends, and every settling."""
 
+FIRST_LOOK = points_of(*FIRST_LOOK_VERBS)
+# After the send a create with a key and one without go the same ways, which they share out.
+CREATES = {
+    Story.CREATE: points_of(*DISPATCH_VERBS[::2], *LOOKUP_VERBS, *CALLS),
+    Story.LOOK_FIRST: points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *CALLS),
+}
+
 FAULTS_HERE = tuple(fault for fault in Fault if fault is not Fault.REFUSE)
 LOOKUP_FAULTS = tuple(
     fault for fault in SEEDED_FAULTS if fault not in (Fault.OVERWRITTEN, Fault.LATE_ANSWER)
 )
+
+# Found by a property that a person then changed, a record cannot be told from none.
+_NOT_FOUND_BY = {Story.LOOK_FIRST: (Fault.OVERWRITTEN,)}
 
 _FREEZE_AND_SETTLE = Trap(point="send.after_answer", action=Action.FREEZE, is_scripted=True)
 _DIE_UNSETTLED = Trap(point="send.after_request", action=Action.KILL, is_scripted=True)
@@ -53,6 +64,7 @@ _RESTARTS = (
     "settle_attempt.before",
     "settle_attempt.inside",
     "settle_lookup.commit_lost",
+    "settle_first_look.commit_lost",
 )
 
 
@@ -79,6 +91,8 @@ def _single(point: str, action: Action, form: Form, *, thaw: Thaw = Thaw.END) ->
         return given | {"story": Story.OPERATE}
     if verb in RECLAIM_VERBS:
         return given | {"story": Story.OPERATE, "traps": (_DIE_UNSETTLED, trap)}
+    if verb in FIRST_LOOK_VERBS:
+        return given | {"story": Story.LOOK_FIRST}
     if verb in LATE_VERBS:
         return given | {"traps": (_FREEZE_AND_SETTLE, trap)}
     if verb in LOST_VERBS:
@@ -91,7 +105,7 @@ def _single(point: str, action: Action, form: Form, *, thaw: Thaw = Thaw.END) ->
 def _struck_once() -> Iterator[dict[str, object]]:
     forms, links = itertools.cycle(Form), itertools.cycle([Action.KILL, Action.CUT])
     for point in POINTS:
-        if point in CORE:
+        if point in (*CORE, *FIRST_LOOK):
             for form in Form:
                 yield _single(point, Action.KILL, form)
         else:
@@ -101,13 +115,50 @@ def _struck_once() -> Iterator[dict[str, object]]:
 
 def _struck_otherwise() -> Iterator[dict[str, object]]:
     forms, thaws, interruptions = map(itertools.cycle, (Form, Thaw, INTERRUPTIONS))
-    for point in CORE:
+    for point in (*CORE, *FIRST_LOOK):
         # Three crashes a point and two forms: the form of each changes from point to point.
         # What wakes last must not send at all; elsewhere it may also wake in between.
         thaw = Thaw.END if _verb(point) == "send" else next(thaws)
         yield _single(point, Action.FREEZE, next(forms), thaw=thaw)
         yield _single(point, Action.CUT if is_in_transaction(point) else Action.DROP, next(forms))
         yield _single(point, next(interruptions), next(forms))
+
+
+def _creates_struck() -> Iterator[dict[str, object]]:
+    forms, interruptions = itertools.cycle(Form), itertools.cycle(INTERRUPTIONS)
+    for story, points in CREATES.items():
+        for number, point in enumerate(points):
+            # One crash a point, where the changes of records have five: the code is the same.
+            match number % 4:
+                case 0:
+                    action = Action.KILL
+                case 1:
+                    action = Action.FREEZE
+                case 2:
+                    action = Action.CUT if is_in_transaction(point) else Action.DROP
+                case _:
+                    action = next(interruptions)
+            given = _single(point, action, next(forms)) | {"story": story, "fault": None}
+            is_lookup = _verb(point) in LOOKUP_VERBS or _verb(point) == "lookup_read"
+            if is_lookup and story is Story.CREATE:
+                # Under a key an answer that is lost is asked for again, and not looked up.
+                given["traps"] = (_DIE_UNSETTLED, Trap(point=point, action=action))
+            yield given
+
+
+def _found_and_struck() -> Iterator[dict[str, object]]:
+    """Where the look ends the create: it is settled once, and its slot given back."""
+    for form in Form:
+        yield {"story": Story.LOOK_FIRST, "form": form, "is_there": True}
+    for point, action in (
+        ("settle_first_look.before", Action.FREEZE),
+        ("settle_first_look.inside", Action.CUT),
+        ("settle_first_look.commit_lost", Action.CUT),
+        ("settle_first_look.commit_lost", Action.KILL),
+        ("settle_first_look.after", Action.KILL),
+        ("settle_first_look.after", Action.TERMINATE),
+    ):
+        yield _single(point, action, Form.LOCAL) | {"is_there": True}
 
 
 def _kin_struck_otherwise() -> Iterator[dict[str, object]]:
@@ -136,6 +187,16 @@ def _faults() -> Iterator[dict[str, object]]:
         yield {"form": form, "fault": Fault.REFUSE}
 
 
+def _faults_of_creates() -> Iterator[dict[str, object]]:
+    forms = itertools.cycle(Form)
+    for story in CREATES:
+        for fault in Fault:
+            if fault not in _NOT_FOUND_BY.get(story, ()):
+                yield {"story": story, "form": next(forms), "fault": fault}
+    for fault in LOOKUP_FAULTS:
+        yield {"story": Story.LOOK_FIRST, "form": next(forms), "lookup_fault": fault}
+
+
 def _restarts() -> Iterator[dict[str, object]]:
     for point, form in zip(_RESTARTS, itertools.cycle(Form), strict=False):
         yield _single(point, Action.RESTART, form)
@@ -154,8 +215,11 @@ def singles() -> list[Cell]:
         *_faultless(),
         *_struck_once(),
         *_struck_otherwise(),
+        *_creates_struck(),
+        *_found_and_struck(),
         *_kin_struck_otherwise(),
         *_faults(),
+        *_faults_of_creates(),
     ]
     return [
         Cell(name=f"single-{number}", **each)  # type: ignore[arg-type]  # made in this file
@@ -172,6 +236,8 @@ _POINTS_OF = {
     Story.REJECT: (*points_of("accept_handoff", *REJECT_VERBS) * 4, *CORE),
     Story.KIN: points_of(*KIN_VERBS),
     Story.OPERATE: (*points_of(*OPERATE_VERBS, *RECLAIM_VERBS) * 2, *CORE),
+    Story.CREATE: (*points_of("accept_handoff"), *CORE),
+    Story.LOOK_FIRST: (*points_of("accept_handoff"), *FIRST_LOOK * 4, *CORE),
     Story.DELIVER: (
         *points_of(*DOOR_VERBS, *SWEEP_VERBS, *DISPATCH_VERBS, *LATE_VERBS, *LOOKUP_VERBS),
         *points_of(*LOST_VERBS, *END_VERBS),
@@ -186,6 +252,8 @@ _STORY_ODDS = {
     Story.SETUP: 6,
     Story.KIN: 8,
     Story.OPERATE: 10,
+    Story.CREATE: 14,
+    Story.LOOK_FIRST: 20,
 }
 _ACTIONS = {
     Action.KILL: 30,
@@ -203,7 +271,8 @@ def pair(seed: int, number: int) -> Cell:
     """The cell that this seed and number stand for."""
     dice = random.Random(f"{seed}/{number}")
     story = dice.choices(list(_STORY_ODDS), weights=list(_STORY_ODDS.values()))[0]
-    fault = dice.choice(FAULTS_HERE) if dice.random() < 0.6 else None
+    faults = [each for each in FAULTS_HERE if each not in _NOT_FOUND_BY.get(story, ())]
+    fault = dice.choice(faults) if dice.random() < 0.6 else None
     if dice.random() < _RESTART_ODDS:
         fault = Fault.REFUSE
     lookup_fault = dice.choice(LOOKUP_FAULTS) if dice.random() < 0.2 else None
@@ -215,6 +284,7 @@ def pair(seed: int, number: int) -> Cell:
         lookup_fault=lookup_fault,
         traps=(_drawn(dice, story), _drawn(dice, story)),
         thaw=dice.choice(list(Thaw)),
+        is_there=story is Story.LOOK_FIRST and dice.random() < 0.2,
     )
 
 

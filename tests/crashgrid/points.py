@@ -71,6 +71,7 @@ DISPATCH_VERBS = ("start_attempt", "read_view", "settle_attempt", "find_successo
 LOOKUP_VERBS = ("start_lookup", "settle_lookup")
 LOST_VERBS = ("settle_lost_attempt",)
 LATE_VERBS = ("record_evidence",)
+FIRST_LOOK_VERBS = ("begin_first_look", "settle_first_look")
 KIN_VERBS = ("add_work", "claim_work", "renew_work", "settle_work")
 OPERATE_VERBS = (
     "pause_work",
@@ -99,6 +100,7 @@ VERBS = (
     *LOST_VERBS,
     *LATE_VERBS,
     *LOOKUP_VERBS,
+    *FIRST_LOOK_VERBS,
     *KIN_VERBS,
     *OPERATE_VERBS,
     *RECLAIM_VERBS,
@@ -107,7 +109,7 @@ VERBS = (
 """The transactions in whose points the scenarios strike."""
 
 CALLS = ("send", "lookup_read")
-"""The network calls, likewise."""
+"""The network calls, likewise; the read before a create is a lookup's read too."""
 
 READS_ALONE = "one read for a screen; nothing is written, and nothing follows from it"
 READ_MODEL = "it writes a reading of the items alone, which the next rebuild makes anew"
@@ -135,8 +137,6 @@ NOT_STRUCK: Mapping[str, str] = {
     "list_views": READS_ALONE,
     "read_revisions": READS_ALONE,
     "find_held_classes": READS_ALONE,
-    "begin_first_look": "one read; whoever dies after it has written and sent nothing",
-    "settle_first_look": "nothing is sent around it and nobody holds the item: it is run anew",
     "take_back_nudges": "a hint more or less: kept, the nudge counts for two minutes",
 }
 """Transactions without points, each with its reason."""

@@ -39,18 +39,18 @@ from tests.crashgrid.world import (
     SIGNING_KEY,
     SUBJECT,
     TITLE,
-    TOKEN,
     operation_of,
+    payload_of,
+    token_of,
     view_of,
 )
 from tests.support.world import INSTALLATION, scope_of
 
 T = TypeVar("T")
 
-PAYLOAD = json.dumps({"title": TITLE}).encode()
 OTHER_PAYLOAD = json.dumps({"title": f"{TITLE} of another kind"}).encode()
 OUTBOX = OutboxId("outbox-1")
-UNWANTED = OutboxId("outbox-2")
+SECOND = OutboxId("outbox-2")
 
 
 class UntilDone(Protocol):
@@ -108,13 +108,15 @@ class Runtime:
                     provider=view.pack,
                     base_url=self._ground.base_url,
                     is_local=True,
-                    token=Secret(TOKEN),
+                    token=Secret(token_of(self._cell)),
                     actor="grid",
                 )
             )
         except BindingNameTaken:
             pass  # by this very story, before its answer or its life was lost
-        operation = view.operation(operation_of(self._cell.form))
+        assert self._ground.contact is not None, "what is set up writes to a record"
+        contact = self._ground.contact
+        operation = view.operation(operation_of(self._cell))
         await self._until_done(
             lambda: adopt_link(
                 self._engine,
@@ -123,7 +125,7 @@ class Runtime:
                 local_object=operation.local_object,
                 subject=SUBJECT,
                 remote_object=operation.remote_object,
-                remote_id=self._ground.contact,
+                remote_id=contact,
                 actor="grid",
             )
         )
@@ -142,21 +144,20 @@ class Runtime:
                 number += 1
 
     def _handover(
-        self, caller: Caller, payload: bytes = PAYLOAD, outbox: OutboxId = OUTBOX
+        self, caller: Caller, payload: bytes | None = None, outbox: OutboxId = OUTBOX
     ) -> Handover:
         return Handover(
             key=EffectHandoffKey.for_outbox(caller.scope, outbox),
             outbox=outbox,
-            digest=payload_digest(payload),
-            operation=operation_of(self._cell.form),
+            digest=payload_digest(payload or payload_of(self._cell)),
+            operation=operation_of(self._cell),
             subject=SUBJECT,
         )
 
     async def hand_over(self, caller: Caller) -> Receipt:
         """The receipt of the work, whichever it is; told again, it is the same."""
         if not self._board.has_receipt:
-            digest = payload_digest(PAYLOAD)
-            await stage_payload(self._engine, RING, caller, digest, PAYLOAD)
+            await self._stage(caller)
         if self._cell.story is Story.SIGNED:
             return await self._sign_over(caller)
         try:
@@ -170,12 +171,20 @@ class Runtime:
             await self._contest(caller, receipt)
         return receipt
 
-    async def hand_over_unwanted(self, caller: Caller) -> Receipt:
-        """The receipt of another work of the same record, which nobody runs."""
-        digest = payload_digest(PAYLOAD)
-        await stage_payload(self._engine, RING, caller, digest, PAYLOAD)
-        unwanted = self._handover(caller, outbox=UNWANTED)
-        return await accept_handoff(self._engine, RING, caller, unwanted, LIMITS)
+    async def hand_over_second(self, caller: Caller) -> Receipt:
+        """
+        The receipt of another work of the same record.
+
+        Raises:
+            SubjectTaken: It is to be created, and has a link or is being created already.
+        """
+        await self._stage(caller)
+        second = self._handover(caller, outbox=SECOND)
+        return await accept_handoff(self._engine, RING, caller, second, LIMITS)
+
+    async def _stage(self, caller: Caller) -> None:
+        payload = payload_of(self._cell)
+        await stage_payload(self._engine, RING, caller, payload_digest(payload), payload)
 
     async def _contest(self, caller: Caller, receipt: Receipt) -> None:
         again = await accept_handoff(self._engine, RING, caller, self._handover(caller), LIMITS)

@@ -31,7 +31,7 @@ from tests.crashgrid.proxy import LINES, LineEnd
 from tests.crashgrid.striking import Striker
 from tests.crashgrid.warming import AimedEngine
 
-_CELL_SECONDS_MAX = 40.0
+_CELL_SECONDS_MAX = 60.0
 _LIVES_MAX = 30
 _POLL_SECONDS = 0.25
 _PR_SET_PDEATHSIG = 1
@@ -110,6 +110,7 @@ class Slot:
                     Companion(
                         servers=self._servers,
                         board=self._board,
+                        place=self.place,
                         talk=far,
                         controls=[end for _, end in controls],
                         listeners=listeners,

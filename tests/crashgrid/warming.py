@@ -6,6 +6,8 @@ behind compiled statements and filled caches; its loop is closed, and its connec
 """
 
 import asyncio
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event
@@ -16,8 +18,9 @@ from oncefence.simulator.faults import Fault
 from oncefence.storage.engine import make_engine
 from tests.crashgrid.board import Board
 from tests.crashgrid.cell import Cell, Story
+from tests.crashgrid.creating import provider_of
 from tests.crashgrid.driver import Life, Role
-from tests.crashgrid.ground import Servers, make_ground
+from tests.crashgrid.ground import Ground, Servers, make_ground
 
 
 class AimedEngine:
@@ -42,16 +45,23 @@ class AimedEngine:
 
 
 def warmed_engine(servers: Servers) -> AimedEngine:
-    """An engine that has been through an acceptance, a send, and a lookup."""
+    """An engine that has been through acceptances, looks, sends, and lookups."""
     aimed = AimedEngine(servers.database_url)
     asyncio.run(_live_once(aimed.engine, servers))
     return aimed
 
 
 async def _live_once(engine: AsyncEngine, servers: Servers) -> None:
-    cell = Cell(name="warming-0", story=Story.CONTEST, fault=Fault.RESET_AFTER_COMMIT)
+    change = Cell(name="warming-0", story=Story.CONTEST, fault=Fault.RESET_AFTER_COMMIT)
+    create = Cell(name="warming-1", story=Story.LOOK_FIRST, fault=Fault.RESET_AFTER_COMMIT)
     try:
-        ground = await make_ground(engine, servers, cell)
-        await Life(cell, ground, Board(), engine, say=lambda _: None).live(Role.WORKER)
+        await _live(engine, change, await make_ground(engine, servers, change))
+        with tempfile.TemporaryDirectory() as folder:
+            async with provider_of(create, Path(folder) / "ledger.jsonl") as provider:
+                await _live(engine, create, await make_ground(engine, servers, create, provider))
     finally:
         await engine.dispose()
+
+
+async def _live(engine: AsyncEngine, cell: Cell, ground: Ground) -> None:
+    await Life(cell, ground, Board(), engine, say=lambda _: None).live(Role.WORKER)
