@@ -32,6 +32,54 @@ class BadPack:
 
 BAD_PACKS = (
     BadPack(
+        name="bad_media_type",
+        pack="hubspot",
+        operation="contact.update",
+        check="success.media_type",
+        changes=(("success = [200]", 'success = [200]\nmedia_types = ["application/hal+json"]'),),
+    ),
+    BadPack(
+        name="bad_contradiction",
+        pack="hubspot",
+        operation="contact.update",
+        check="success.accepted",
+        changes=(("\"status == 'error'\"]", '"properties"]'),),
+    ),
+    BadPack(
+        name="bad_error_code_path",
+        pack="hubspot",
+        operation="contact.update",
+        check="refusal.code",
+        changes=(('["category", "errorType"]', '["errorCode"]'),),
+    ),
+    BadPack(
+        name="bad_condition",
+        pack="hubspot",
+        operation="contact.update",
+        check="condition.stale",
+        changes=(
+            (
+                'replay = "none"',
+                'replay = "none"\ncondition = { header = "If-Match", payload_key = "known_as" }',
+            ),
+            ("409, 415, 422]", "409, 412, 415, 422]"),
+        ),
+    ),
+    BadPack(
+        name="bad_default_for_what_is_empty",
+        pack="hubspot",
+        operation="contact.update",
+        check="lookup.cleared",
+        changes=(('"properties.company"', "\"properties.company || 'none'\""),),
+    ),
+    BadPack(
+        name="bad_first_of_several",
+        pack="stripe",
+        operation="customer.create",
+        check="lookup.twins",
+        changes=(('items = "data"', 'items = "data[:1]"'),),
+    ),
+    BadPack(
         name="bad_identity_path",
         pack="hubspot",
         operation="contact.update",

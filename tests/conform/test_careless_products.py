@@ -1,10 +1,12 @@
 """Checks that no pack can fail: each is shown to fail for a product that believes too much."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from oncefence.activities import attempt
+from oncefence.activities.wire_message import WireAnswer
+from oncefence.app.conform import product
 from oncefence.app.conform.certificate import Verdict
 from oncefence.app.conform.run import certify
 from oncefence.catalog.answers import ResponseContract
@@ -13,9 +15,23 @@ from oncefence.catalog.loader import load_pack
 from oncefence.catalog.lookup import LookupContract, LookupFinding, LookupReading
 from oncefence.domain.classification import Classified
 from oncefence.domain.effect import Outcome
+from oncefence.simulator.dialects import pack_requests
 from tests.support.dialect import DATA
 
 BOOKS = str(DATA / "packs" / "books.toml")
+TIDES = str(DATA / "packs" / "tides.toml")
+
+BY_STATUS: Final = {
+    *("success.empty", "success.other_record", "success.error_inside"),
+    *("success.not_json", "success.other_status"),
+    *("refusal.declared", "refusal.undeclared", "redirect.not_followed"),
+    *("unsent.refused", "lost.silence", "lost.connection", "lost.body"),
+}
+FAILED_BY_PRODUCTS: Final = BY_STATUS | {
+    *("not_applied.declared", "wait.default", "wait.forms"),
+    *("lookup.misled", "lookup.strangers", "lookup.older", "lookup.first", "lookup.reads_only"),
+}
+"""What no pack can fail, because the loader or the product stands before it."""
 
 
 async def failed(pack: str, operation: str) -> set[str]:
@@ -38,12 +54,8 @@ async def test_one_that_classes_by_the_status_alone_fails(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(attempt, "classify", by_status)
 
-    assert await failed("hubspot", "contact.update") >= {
-        *("success.empty", "success.other_record", "success.error_inside"),
-        *("success.not_json", "success.other_status"),
-        *("refusal.final", "refusal.declared", "refusal.undeclared", "redirect.not_followed"),
-        *("server_error.applied", "unsent.refused"),
-        *("lost.silence", "lost.connection", "lost.body"),
+    assert await failed("hubspot", "contact.update") >= BY_STATUS | {
+        *("refusal.final", "server_error.applied"),
     }
 
 
@@ -108,12 +120,28 @@ async def test_one_that_finds_nothing_before_a_create_fails(
 ) -> None:
     """A look that never finds anything makes every record twice."""
     nothing = LookupFinding(reading=LookupReading.NO_MATCH)
-    plain = LookupContract.judge
-
-    def blind(self: LookupContract, *args: Any, **given: Any) -> LookupFinding:
-        is_first_look = given["mark_time"].year == 1970
-        return nothing if is_first_look else plain(self, *args, **given)
-
-    monkeypatch.setattr(LookupContract, "judge", blind)
+    monkeypatch.setattr(LookupContract, "judge_first", lambda *_, **__: nothing)
 
     assert "lookup.first" in await failed(BOOKS, "account.open")
+
+
+async def test_one_that_looks_twice_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lookup spends the limits of the provider, and two requests are twice that."""
+    plain = product.read_record
+
+    async def twice(*args: Any, **given: Any) -> WireAnswer:
+        await plain(*args, **given)
+        return await plain(*args, **given)
+
+    monkeypatch.setattr(product, "read_record", twice)
+
+    assert "lookup.reads_only" in await failed("hubspot", "contact.update")
+
+
+async def test_a_provider_that_minds_no_condition_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its header is taken and means nothing, so every such write is an unconditional one."""
+    monkeypatch.setattr(pack_requests, "_is_unchanged_since", lambda *_: True)
+
+    assert await failed(TIDES, "buoy.move") == {"condition.stale"}

@@ -12,11 +12,13 @@ from oncefence.app.cli.exits import ExitCode
 from oncefence.app.conform.certificate import Verdict
 from oncefence.app.conform.product import Place
 from oncefence.app.conform.sandbox import Sandbox, certify_at
+from oncefence.app.processes import free_port
 from oncefence.catalog.loader import load_pack
 from oncefence.domain.redaction import Secret
 from oncefence.simulator.in_process import SimulatorHere, simulating
 from tests.conform.bad_packs import BAD_PACKS
 from tests.support.command_line import Ended, run
+from tests.support.dialect import DATA
 
 TOKEN = "token-of-the-sandbox"
 
@@ -29,8 +31,12 @@ async def sandbox() -> AsyncIterator[SimulatorHere]:
 
 @pytest.fixture
 def token_file(tmp_path: Path) -> Path:
-    path = tmp_path / "token"
-    path.write_text(f"{TOKEN}\n")
+    return kept(tmp_path / "token", TOKEN)
+
+
+def kept(path: Path, token: str) -> Path:
+    """A file of a token, its owner's alone."""
+    path.write_text(f"{token}\n")
     path.chmod(0o600)
     return path
 
@@ -99,6 +105,7 @@ def test_a_pack_with_a_typo_is_refused_with_its_key(
         (["--remote-id", "501"], "--remote-id"),
         (["--allow-writes"], "--allow-writes"),
         (["--value", "a=b"], "--value"),
+        (["--custom-field", "jobtitl"], "did you mean 'jobtitle'?"),
         (["--sandbox", "https://api.example.com"], "--token-file"),
         (["--sandbox", "https://x.example", "--custom-field", "a"], "--custom-field"),
         (["--sandbox", "https://x.example", "--token-file", "t", "--allow-writes"], "--remote-id"),
@@ -112,6 +119,53 @@ def test_options_that_cannot_be_meant_are_refused(
 
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [(".", "it is a folder"), ("/nowhere/c.json", "there is no such folder")]
+)
+def test_a_certificate_that_could_not_be_written_is_refused_before_the_work(
+    path: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half a minute of checks is not thrown away for a slip in a name."""
+    assert main(["conform", "hubspot", "--json", path]) == ExitCode.REFUSED
+
+    heard = capsys.readouterr()
+    assert heard.out == ""
+    assert told in heard.err
+
+
+def test_a_folder_of_packs_is_no_pack(capsys: pytest.CaptureFixture[str]) -> None:
+    """`catalog check` takes a folder, so somebody will try it here."""
+    assert main(["conform", str(DATA / "packs")]) == ExitCode.USAGE
+    assert "is a folder; name one file in it" in capsys.readouterr().err
+
+
+def test_a_sandbox_that_does_not_answer_is_one_message(
+    token_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not a check of the pack that failed, for nothing was asked of it."""
+    place = ("--sandbox", f"http://127.0.0.1:{free_port()}", "--local", "--remote-id", "501")
+    words = ["conform", "hubspot", *place, "--token-file", str(token_file)]
+
+    assert main(words) == ExitCode.REFUSED
+    heard = capsys.readouterr()
+    assert heard.out == ""
+    assert "the connection is refused" in heard.err
+
+
+async def test_what_the_sandbox_refuses_is_told_as_such(
+    sandbox: SimulatorHere, token_file: Path, tmp_path: Path
+) -> None:
+    """A wrong token and a wrong record are mistakes of who asks, and not of the pack."""
+    absent = await at(sandbox, token_file, "--remote-id", "99999")
+    wrong = kept(tmp_path / "wrong", "another-token")
+    refused = await at(sandbox, wrong, "--remote-id", sandbox.add_record().id)
+
+    assert (absent.code, refused.code) == (ExitCode.REFUSED, ExitCode.REFUSED)
+    assert "the provider has no such record" in absent.out
+    assert "the provider refuses the token" in refused.out
+    assert "not certified, because contact.update lookup.reads failed" in refused.err
 
 
 async def test_a_sandbox_is_only_read(sandbox: SimulatorHere, token_file: Path) -> None:
@@ -170,6 +224,30 @@ async def test_a_sandbox_shows_what_the_pack_has_wrong(
     assert seen["success.accepted"] is Verdict.FAILED
     assert seen["lookup.applied"] is Verdict.NOT_APPLICABLE
     assert seen["record.restored"] is Verdict.PASSED
+
+
+@pytest.mark.parametrize("is_minded", [True, False])
+async def test_a_condition_is_tried_with_what_the_record_holds_already(
+    *, is_minded: bool, tmp_path: Path
+) -> None:
+    """A provider that does not mind it is found at once, and even then nothing is lost (C142)."""
+    bad = next(each for each in BAD_PACKS if each.check == "condition.stale")
+    pack = DATA / "packs" / "quarry.toml" if is_minded else bad.write(tmp_path)
+    async with simulating(pack if is_minded else "hubspot", token=TOKEN) as sandbox:
+        _, _, example = sandbox.dialect.example(1)
+        version = {sandbox.dialect.version: '"v1"'} if sandbox.dialect.version else {}
+        before = sandbox.add_record(properties={**example, **version})
+        there = Sandbox(place=place_of(sandbox), remote_id=before.id, may_write=True)
+        certificate = await certify_at(load_pack(pack), there)
+
+        seen = {each.check: each.verdict for each in certificate.checks}
+        after = sandbox.record(before.id)
+        assert seen["condition.stale"] is (Verdict.PASSED if is_minded else Verdict.FAILED)
+        assert seen["success.accepted"] is Verdict.NOT_APPLICABLE
+        assert len(sandbox.changes()) == (0 if is_minded else 1)
+        assert after is not None
+        held = {name: value for name, value in after.properties.items() if value}
+        assert held == dict(before.properties)
 
 
 async def test_a_key_is_tried_and_a_create_left_out() -> None:

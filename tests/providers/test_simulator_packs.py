@@ -14,6 +14,7 @@ import pytest
 
 from oncefence.app.conform.subject import Subject, subjects
 from oncefence.catalog.answers import BodyReading
+from oncefence.catalog.conditions import ConditionForm
 from oncefence.catalog.freeze import FrozenRequest
 from oncefence.catalog.loader import load_pack
 from oncefence.catalog.lookup import LookupReading
@@ -41,7 +42,14 @@ class Scene:
     record: str | None
 
     def freeze(self, number: int = 1, command: UUID | None = None) -> FrozenRequest:
-        return self.subject.freeze(self.record, command=command or uuid4(), number=number)
+        condition = self.subject.operation.condition
+        is_time = condition is not None and condition.form is ConditionForm.HTTP_DATE
+        return self.subject.freeze(
+            self.record,
+            command=command or uuid4(),
+            number=number,
+            known=datetime.now(UTC).isoformat(timespec="seconds") if is_time else None,
+        )
 
     async def send(self, request: FrozenRequest) -> Heard:
         auth = dict([self.subject.pack.auth.header_for(self.here.token)])

@@ -1,6 +1,9 @@
 """`oncefence conform`: a pack's certificate, against the simulator or a provider's sandbox."""
 
 import asyncio
+import errno
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +19,7 @@ from oncefence.app.conform.product import Place
 from oncefence.app.conform.run import certify
 from oncefence.app.conform.sandbox import Sandbox, certify_at
 from oncefence.catalog.definitions import ProviderPack
+from oncefence.catalog.findings import unknown
 from oncefence.catalog.loader import load_pack
 from oncefence.domain.errors import ConfigurationRefused
 
@@ -82,6 +86,8 @@ def conform(
     check passes.
     """
     loaded = load_pack(pack, pack_folders(read_settings(), pack_folder))
+    if json not in (None, _STDOUT):
+        _check_writable(Path(json))
     if sandbox is None:
         for given, name in (
             (token_file, "--token-file"),
@@ -92,6 +98,7 @@ def conform(
         ):
             if given:
                 raise typer.BadParameter("goes only with --sandbox", param_hint=name)
+        _check_fields(loaded, custom_field or (), "--custom-field")
         done = asyncio.run(certify(loaded, only=operation, custom_fields=custom_field or ()))
     else:
         if custom_field:
@@ -109,12 +116,13 @@ def conform(
             is_local=local,
             token=read_token(token_file),
         )
-        there = Sandbox(
-            place=place, remote_id=remote_id, may_write=allow_writes, values=_values(value or [])
-        )
+        values = _values(value or [])
+        _check_fields(loaded, values, "--value")
+        there = Sandbox(place=place, remote_id=remote_id, may_write=allow_writes, values=values)
         done = asyncio.run(certify_at(loaded, there, only=operation))
     _report(done, json)
     if not done.is_passed:
+        note(_why_not_passed(done))
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -126,6 +134,15 @@ def _one_object(pack: ProviderPack, operation: str | None) -> None:
             "--operation",
             param_hint="--remote-id",
         )
+
+
+def _check_fields(pack: ProviderPack, names: Iterable[str], option: str) -> None:
+    known = {name for target in pack.objects.values() for name in target.fields}
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(
+                unknown(f"field of {pack.name}", name, known), param_hint=option
+            )
 
 
 def _values(given: list[str]) -> dict[str, str]:
@@ -166,18 +183,43 @@ def _report(certificate: Certificate, json: str | None) -> None:
         _write(Path(json), json_text(certificate.as_document()))
 
 
+def _why_not_passed(certificate: Certificate) -> str:
+    failed = [
+        f"{report.operation} {report.check}"
+        for report in certificate.checks
+        if report.verdict is Verdict.FAILED
+    ]
+    if failed:
+        return f"not certified, because {', '.join(failed)} failed"
+    return "not certified, because no check could be made; the reason of each stands beside it"
+
+
 def _told(report: CheckReport) -> str:
     if report.verdict is Verdict.PASSED:
         return report.claim
     return report.reason or report.claim
 
 
+def _check_writable(path: Path) -> None:
+    """Refuse at once what could only be refused after all checks."""
+    if path.is_dir():
+        raise _not_written(path, "it is a folder")
+    if not path.parent.is_dir():
+        raise _not_written(path, "there is no such folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise _not_written(path, os.strerror(errno.EACCES))
+
+
 def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigurationRefused(
-            setting="--json",
-            reason=f"{path} cannot be written ({error.strerror})",
-            remedy="Name a file in a folder that exists and can be written",
-        ) from None
+        raise _not_written(path, error.strerror) from None
+
+
+def _not_written(path: Path, reason: str | None) -> ConfigurationRefused:
+    return ConfigurationRefused(
+        setting="--json",
+        reason=f"{path} cannot be written ({reason})",
+        remedy="Name a file in a folder that exists and can be written",
+    )

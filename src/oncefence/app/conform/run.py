@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from oncefence.app.conform import (
+    conditions,
     disclosure,
     fields,
     keys,
@@ -30,6 +31,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *success.CHECKS,
     *waits.CHECKS,
     *refusals.CHECKS,
+    *conditions.CHECKS,
     *losses.CHECKS,
     *keys.CHECKS,
     *lookups.CHECKS,

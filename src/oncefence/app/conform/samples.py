@@ -43,8 +43,8 @@ def kept_sample(field: BoundField, number: int) -> object:
 
 
 def condition_sample(form: ConditionForm) -> str:
-    """What a conditional write says that it knew."""
-    return "2026-01-02T03:04:05Z" if form is ConditionForm.HTTP_DATE else '"conform"'
+    """What a conditional write says that it knew, of a record that surely is another by now."""
+    return "1990-01-02T03:04:05Z" if form is ConditionForm.HTTP_DATE else '"conform"'
 
 
 def _text(remote: str, number: int) -> str:

@@ -16,6 +16,7 @@ from oncefence.app.conform.product import (
     look,
     send,
 )
+from oncefence.app.conform.reach import not_answered
 from oncefence.app.conform.subject import Subject, subjects
 from oncefence.app.conform.trial import NotApplicable, Trial
 from oncefence.catalog.answers import read_answer
@@ -24,6 +25,7 @@ from oncefence.catalog.errors import PayloadRefused
 from oncefence.catalog.expressions import find
 from oncefence.catalog.field_values import ClearRule, FieldType
 from oncefence.catalog.lookup import LookupReading
+from oncefence.domain.classification import AttemptFailure
 from oncefence.domain.effect import Outcome
 from oncefence.domain.lookup import Verdict as LookupVerdict
 
@@ -63,6 +65,9 @@ class _Visit:
 
     subject: Subject
     sandbox: Sandbox
+    is_first: bool
+    """Nothing was asked there before."""
+
     trial: Trial = field(default_factory=Trial)
     before: Looked | None = None
     sent: Sent | None = None
@@ -91,10 +96,11 @@ async def certify_at(
 
     Raises:
         CatalogError: The pack has no operation of that name.
+        ConfigurationRefused: Nothing answers there.
     """
     reports: list[CheckReport] = []
     for subject in subjects(pack, only=only):
-        visit = _Visit(subject=subject, sandbox=sandbox)
+        visit = _Visit(subject=subject, sandbox=sandbox, is_first=not reports)
         reports += [await _report(visit, *check) for check in _CHECKS]
     return Certificate(
         pack=pack.name,
@@ -139,7 +145,7 @@ async def _reads(visit: _Visit) -> None:
     reading = looked.end.reading
     visit.trial.expect(
         reading in _READABLE,
-        f"the record is not read: {reading} (status {looked.end.response_status})",
+        f"the record is not read: {_why_not(looked)}",
     )
     lookup = visit.subject.operation.lookup
     if lookup is not None and lookup.change_time is not None:
@@ -160,7 +166,25 @@ async def _finds_none(visit: _Visit) -> None:
     looked = await _look(visit, "a command that there never was", _asked(visit))
     visit.trial.expect(
         looked.end.reading == LookupReading.NO_MATCH,
-        f"a search for nothing is {looked.end.reading} (status {looked.end.response_status})",
+        f"a search for nothing is not answered so: {_why_not(looked)}",
+    )
+
+
+async def _minds_older(visit: _Visit) -> None:
+    condition = visit.subject.operation.condition
+    if condition is None:
+        raise NotApplicable("the write is not conditional")
+    _needs_permission(visit)
+    held = visit.restorable
+    if not held:
+        raise NotApplicable("no field can be written as it is, so none is written")
+    # What the fields hold already: where the provider minds no condition, nothing is lost by it.
+    sent = await _send(visit, "an older record was known", _asked(visit, only=held, values=held))
+    visit.trial.expect(
+        sent.end.failure_class == AttemptFailure.PRECONDITION_FAILED,
+        f"a write that knew another record is {sent.outcome} (status {sent.end.response_status}): "
+        f"the provider does not mind {condition.header}, or refuses with another status than "
+        f"condition.failed names ({', '.join(map(str, condition.failed))})",
     )
 
 
@@ -242,22 +266,40 @@ async def _send(visit: _Visit, case: str, asked: Asked) -> Sent:
 async def _look(visit: _Visit, case: str, asked: Asked) -> Looked:
     looked = await look(visit.subject, visit.sandbox.place, asked, is_past_horizon=False)
     visit.trial.saw(case, looked.facts())
+    # Only where nothing was written yet: a report that says what was must not be lost.
+    if looked.answer.status is None and visit.is_first and visit.before is None:
+        raise not_answered(visit.sandbox.place, looked.answer.fault)
     return looked
+
+
+def _why_not(looked: Looked) -> str:
+    status, reading = looked.end.response_status, looked.end.reading
+    if status is None:
+        return f"no answer came ({looked.answer.fault or 'no fault is known'})"
+    if status in (401, 403):
+        return f"the provider refuses the token, or its rights are too few (status {status})"
+    if reading == LookupReading.ABSENT:
+        return f"the provider has no such record (status {status}); see --remote-id"
+    return f"{reading} (status {status})"
 
 
 def _is_restorable(value: object, clear: ClearRule) -> bool:
     return isinstance(value, str) or (value is None and clear is not ClearRule.REFUSE)
 
 
-def _needs_writes(visit: _Visit) -> None:
+def _needs_permission(visit: _Visit) -> None:
     if visit.subject.operation.is_create:
         raise NotApplicable("a create would leave a record that nobody named")
     if not visit.sandbox.may_write:
         raise NotApplicable("writes were not permitted (--allow-writes)")
-    if visit.subject.operation.condition is not None:
-        raise NotApplicable("the write is conditional, and the record's state is not known here")
     if visit.before is None:
         raise NotApplicable("the record could not be read, so it could not be restored")
+
+
+def _needs_writes(visit: _Visit) -> None:
+    _needs_permission(visit)
+    if visit.subject.operation.condition is not None:
+        raise NotApplicable("the write is conditional, and the record's state is not known here")
 
 
 def _written(visit: _Visit) -> Sent:
@@ -270,6 +312,7 @@ def _written(visit: _Visit) -> Sent:
 _CHECKS: Final = (
     ("lookup.reads", "the lookup reads the named record, its id and its change time", _reads),
     ("lookup.none", "the lookup's search finds nothing where there is nothing", _finds_none),
+    ("condition.stale", "a write that knew an older record is refused as such", _minds_older),
     ("success.accepted", "a write to the named record is accepted", _accepts),
     ("lookup.applied", "the lookup finds what was written", _finds_written),
     ("key.repeat", "a repeat under the key is accepted", _honours_key),

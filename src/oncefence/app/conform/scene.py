@@ -23,6 +23,7 @@ from oncefence.app.conform.samples import kept_sample
 from oncefence.app.conform.stage import Stage, open_stage
 from oncefence.app.conform.subject import Subject
 from oncefence.app.conform.trial import NotProvoked, Trial
+from oncefence.catalog.conditions import ConditionForm
 from oncefence.catalog.lookup import LookupContract
 from oncefence.domain.effect import Outcome
 from oncefence.domain.lookup import FirstLook
@@ -107,6 +108,16 @@ class Scene:
         """A person changes the record."""
         self.stage.edit(record, properties)
 
+    def known_of(self, record: str | None) -> str | None:
+        """What a conditional write says that it knew, where it knew the record as it is now."""
+        condition = self.subject.operation.condition
+        found = None if record is None else self.stage.record(record)
+        if condition is None or found is None:
+            return None
+        if condition.form is ConditionForm.HTTP_DATE:
+            return found.updated_at.isoformat(timespec="seconds")
+        return self.stage.version(found.id)
+
     def asks(
         self,
         *,
@@ -115,11 +126,21 @@ class Scene:
         only: Iterable[str] | None = None,
         values: Mapping[str, object] | None = None,
         record: str | None = None,
+        known: str | None = None,
     ) -> Asked:
-        """A frozen request of `command`, or of a new one, that is not sent yet."""
+        """
+        A frozen request of `command`, or of a new one, that is not sent yet.
+
+        A conditional write knew the record as `known`, or as it is now.
+        """
         command, remote_id = command or self.next_command(), record or self.record
         request = self.subject.freeze(
-            remote_id, command=command, number=number, only=only, values=values
+            remote_id,
+            command=command,
+            number=number,
+            only=only,
+            values=values,
+            known=known or self.known_of(remote_id),
         )
         return Asked(
             command=command, remote_id=remote_id, marked_at=datetime.now(UTC), request=request
@@ -135,6 +156,7 @@ class Scene:
         only: Iterable[str] | None = None,
         values: Mapping[str, object] | None = None,
         record: str | None = None,
+        known: str | None = None,
         seconds: float = PATIENCE_SECONDS,
     ) -> Played:
         """
@@ -144,7 +166,12 @@ class Scene:
             NotProvoked: What was scripted did not strike.
         """
         asked = of or self.asks(
-            command=command, number=number, only=only, values=values, record=record
+            command=command,
+            number=number,
+            only=only,
+            values=values,
+            record=record,
+            known=known,
         )
         before = self.stage.ledger
         sent = await send(self.subject, self.place, asked, seconds=seconds)

@@ -36,6 +36,7 @@ class Stage:
         # A provider of one kind of record has no name for it.
         self._kind = of if of in here.dialect.objects else None
         self._rules: set[str] = set()
+        self._versions = count(1)
         self.base_url = here.base_url
         self.token = Secret(here.token)
 
@@ -47,8 +48,8 @@ class Stage:
     def new_record(self, properties: Mapping[str, object] | None = None) -> str:
         """The id of a record that was made an hour ago, with `properties` besides its own."""
         kind, record, given = self._example()
-        made = self._here.add_record(record, {**given, **(properties or {})}, object_name=kind)
-        return made.id
+        fields = {**given, **self._next_version(), **(properties or {})}
+        return self._here.add_record(record, fields, object_name=kind).id
 
     def free_id(self) -> str:
         """An id that no record has."""
@@ -60,7 +61,13 @@ class Stage:
 
     def edit(self, record: str, properties: Mapping[str, object]) -> None:
         """A person changes the record."""
-        self._here.edit(record, properties, object_name=self._kind)
+        fields = {**properties, **self._next_version()}
+        self._here.edit(record, fields, object_name=self._kind)
+
+    def version(self, record: str) -> str | None:
+        """By what a conditional write knows the record as it stands now."""
+        name, found = self._here.dialect.version, self.record(record)
+        return None if name is None or found is None else found.properties.get(name)
 
     def script(self, fault: Fault | ScriptedFault, **keys: Any) -> None:  # as the rule has them
         """
@@ -110,6 +117,10 @@ class Stage:
                 return False
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         return True
+
+    def _next_version(self) -> dict[str, object]:
+        name = self._here.dialect.version
+        return {} if name is None else {name: f'"conform-{next(self._versions)}"'}
 
     def _example(self) -> tuple[str | None, str, Mapping[str, Any]]:
         """The next example of this kind of record."""

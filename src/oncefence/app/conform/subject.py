@@ -56,12 +56,14 @@ class Subject:
         number: int,
         only: Iterable[str] | None = None,
         values: Mapping[str, object] | None = None,
+        known: str | None = None,
     ) -> FrozenRequest:
         """
         The request that writes sample values, by the way every payload goes.
 
         `only` names the remote fields that are written besides the required ones; `values` stand
-        in for samples. Samples of another `number` are other values.
+        in for samples. Samples of another `number` are other values. A conditional write says
+        that it knew the record as `known`, or as no record is.
         """
         chosen = None if only is None else set(only)
         given = values or {}
@@ -72,7 +74,7 @@ class Subject:
         }
         condition = self.operation.condition
         if condition is not None:
-            payload[condition.payload_key] = condition_sample(condition.form)
+            payload[condition.payload_key] = known or condition_sample(condition.form)
         return self.operation.freeze(dumps(payload).encode(), remote_id=remote_id, command=command)
 
 

@@ -60,6 +60,7 @@ class FromPack:
         self.attempt_header = pack.trace.attempt_header or "X-Oncefence-Attempt"
         self.keys = _key_rule(pack)
         self.index_lag = timedelta()
+        self.version = VERSION if _has_versions(pack) else None
         self.cannot_show = _cannot_show(pack, self._routes)
         self._answers = PackAnswers(pack, _number_ids(pack))
         self._requests = PackRequests(pack, self._routes, self._answers)
@@ -235,6 +236,11 @@ def _cannot_show(pack: Pack, routes: Routes) -> frozenset[ScriptedFault]:
     if not next(iter(pack.operations.values())).answer.rate:
         hidden.add(ScriptedFault.QUOTA_SPENT)
     return frozenset(hidden)
+
+
+def _has_versions(pack: Pack) -> bool:
+    rules = (operation.condition for operation in pack.operations.values())
+    return any(rule is not None and rule.form == "text" for rule in rules)
 
 
 def _number_ids(pack: Pack) -> dict[str, bool]:

@@ -69,6 +69,7 @@ class HubSpot:
     keys: KeyRule | None = None
     # "Moments", the provider says; two seconds are ours.
     index_lag = timedelta(seconds=2)
+    version: str | None = None
     cannot_show = frozenset({ScriptedFault.KEY_EXPIRY})
 
     def target(self, head: Head) -> Target:

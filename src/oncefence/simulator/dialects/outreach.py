@@ -54,6 +54,7 @@ class Outreach:
     attempt_header = "X-Oncefence-Attempt"
     keys: KeyRule | None = None
     index_lag = timedelta()
+    version: str | None = None
     cannot_show = frozenset({ScriptedFault.KEY_EXPIRY})
 
     def target(self, head: Head) -> Target:

@@ -147,6 +147,8 @@ class Dialect(Protocol):
     keys: KeyRule | None
     index_lag: timedelta
     """How old the search index is when nothing is wrong."""
+    version: str | None
+    """The property that is a record's version, where conditional writes know a record by one."""
     cannot_show: frozenset[ScriptedFault]
     """What nobody who speaks this language could ever see."""
 

@@ -62,6 +62,7 @@ class Stripe:
     # A minute at most, the provider says, and mostly far less; two seconds are ours.
     index_lag = timedelta(seconds=2)
     # No header of an answer tells what is left of a limit.
+    version: str | None = None
     cannot_show = frozenset({ScriptedFault.QUOTA_SPENT})
 
     def target(self, head: Head) -> Target:
