@@ -31,13 +31,14 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # What takes longest goes first, so that no process is left with it alone at the end.
 LONG: Final = (
+    # The first mostly waits and the second never does, so they go well together.
     "tests/e2e/test_demo.py",
-    "tests/bench/test_floor.py",
     "tests/crashgrid/test_singles.py",
     "tests/e2e/test_up.py",
+    "tests/bench/test_floor.py",
     "tests/e2e/test_drain.py",
     "tests/herd/test_herd.py",
-    "tests/e2e/test_cli_operator.py",
+    "tests/bench/test_memory.py",
     "tests/workflows/test_buttons.py",
     "tests/storage/test_races.py",
 )

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from oncefence.app.cli.program import program
 from oncefence.storage.sealing import KeyRing
 from tests.support.command_line import run
 from tests.support.servers import Database
 
 PASSWORD = "correct-horse-battery"
+
+
+def verbs() -> list[str]:
+    """The name of every verb."""
+    whole = program(())
+    return [str(each.name) for each in (*whole.registered_commands, *whole.registered_groups)]
 
 
 def closed_port() -> int:
@@ -53,6 +60,21 @@ async def test_without_a_verb_the_verbs_are_listed() -> None:
     assert ended.code == 2
     for verb in ("migrate", "worker", "serve", "submit", "show", "audit", "doctor", "catalog"):
         assert f"  {verb} " in ended.err
+
+
+@pytest.mark.parametrize("verb", verbs())
+async def test_a_verb_loads_alone(verb: str) -> None:
+    """It is loaded when it is asked for, and must not live on what another one has read."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "oncefence.app.cli", verb, "--help"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+
+    assert (process.returncode, err) == (0, b"")
+    assert f"oncefence {verb}" in out.decode()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,21 +69,32 @@ def run_demo(place: Path, *words: object) -> Run:
 
 
 @pytest.fixture(scope="module")
-def example_run() -> Iterator[Run]:
-    with own_folder() as place:
-        yield run_demo(place)
+def runs() -> Iterator[tuple[Run, Run]]:
+    """The example, and the changed one beside it: most of either is waiting."""
+    with own_folder() as place, own_folder() as other, ThreadPoolExecutor() as threads:
+        plain = threads.submit(run_demo, place)
+        changed = threads.submit(run_demo, other, changed_file(other), "--seed", 7)
+        yield plain.result(), changed.result()
 
 
 @pytest.fixture(scope="module")
-def changed_run() -> Iterator[Run]:
+def example_run(runs: tuple[Run, Run]) -> Run:
+    return runs[0]
+
+
+@pytest.fixture(scope="module")
+def changed_run(runs: tuple[Run, Run]) -> Run:
+    return runs[1]
+
+
+def changed_file(folder: Path) -> Path:
     """The example without its first line, with another title in its second, and a bad line more."""
     lines = [json.loads(line) for line in lines_of(example(CHANGES))][1:]
     lines[0]["payload"]["title"] = "A title of our own"
-    with own_folder() as place:
-        file = place / "changed.jsonl"
-        texts = [json.dumps(line, ensure_ascii=False) for line in lines]
-        file.write_text("\n".join([*texts, '{"outbox_id": "bad"}']) + "\n", encoding="utf-8")
-        yield run_demo(place, file, "--seed", 7)
+    texts = [json.dumps(line, ensure_ascii=False) for line in lines]
+    file = folder / "changed.jsonl"
+    file.write_text("\n".join([*texts, '{"outbox_id": "bad"}']) + "\n", encoding="utf-8")
+    return file
 
 
 class TestExample:

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
@@ -30,16 +31,22 @@ from tests.support import servers
 NOTES = "CREATE TABLE note (line text); INSERT INTO note VALUES ('kept');"
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
+@contextmanager
+def awkward_folder() -> Iterator[Path]:
     # Spaces and length: a socket file could not live in here.
     with servers.own_folder() as folder:
         yield folder / "a folder with spaces" / ("long" * 30)
 
 
 @pytest.fixture
-def own_postgres(folder: Path) -> Iterator[LocalPostgres]:
-    with LocalPostgres(folder) as server:
+def folder() -> Iterator[Path]:
+    with awkward_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[LocalPostgres]:
+    with awkward_folder() as folder, LocalPostgres(folder) as server:
         yield server
 
 

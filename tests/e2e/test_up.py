@@ -27,8 +27,9 @@ def place() -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def up(place: Path) -> Iterator[Running]:
+    """Started once, and stopped by the test of that."""
     with running(place, "up", "--data", place / "data") as program:
         program.wait_for(READY)
         yield program
@@ -83,6 +84,15 @@ class TestUp:
         assert "oncefence_app@127.0.0.1" in said
         assert not any(str(passwords[role]) in said for role in ("admin", "migrator", "app"))
 
+    def test_on_a_folder_in_use_is_refused_at_once(self, up: Running, place: Path) -> None:
+        """Two stacks on one folder would end each other's servers."""
+        with running(place, "up", "--data", place / "data") as second:
+            code = second.process.wait(30)
+
+        assert code == 1
+        assert "is in use by another" in second.said
+        assert up.process.poll() is None
+
     def test_stops_cleanly_and_goes_on_with_its_data(self, up: Running, place: Path) -> None:
         """Ctrl-C ends every process, and the next start knows what the last one did."""
         code = up.interrupt()
@@ -98,25 +108,18 @@ class TestUp:
         assert stopped == 0
         assert processes_of(place) == []
 
-    def test_tells_when_a_process_has_ended_by_itself(self, up: Running, place: Path) -> None:
+    def test_tells_when_a_process_has_ended_by_itself(self, place: Path) -> None:
         """A stack with a part missing must not look as if it ran."""
-        worker = next(
-            child
-            for child in psutil.Process(up.process.pid).children()
-            if child.cmdline()[-1] == "worker"
-        )
+        with running(place, "up", "--data", place / "data") as third:
+            third.wait_for(READY)
+            worker = next(
+                child
+                for child in psutil.Process(third.process.pid).children()
+                if child.cmdline()[-1] == "worker"
+            )
 
-        worker.kill()
+            worker.kill()
 
-        assert up.process.wait(60) == 1
-        assert "the worker ended with code -9" in up.said
+            assert third.process.wait(60) == 1
+        assert "the worker ended with code -9" in third.said
         assert processes_of(place) == []
-
-    def test_on_a_folder_in_use_is_refused_at_once(self, up: Running, place: Path) -> None:
-        """Two stacks on one folder would end each other's servers."""
-        with running(place, "up", "--data", place / "data") as second:
-            code = second.process.wait(30)
-
-        assert code == 1
-        assert "is in use by another" in second.said
-        assert up.process.poll() is None
