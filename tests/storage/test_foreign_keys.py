@@ -14,6 +14,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 # A row of each table that can be had twice but for its key, to be pointed at another org.
 AS_ANOTHER = {
     "attempt_evidence": {"evidence_id": "gen_random_uuid()"},
+    "authorization_grants": {},
+    "authorization_requests": {
+        "request_id": "gen_random_uuid()",
+        "state_hash": "sha256(gen_random_uuid()::text::bytea)",
+        "outcome": "'connected'",
+    },
     "binding_generations": {"generation_id": "gen_random_uuid()", "state": "'retired'"},
     "commands": {"command_id": "gen_random_uuid()", "handoff_key": "'other'"},
     "completions": {"completion_id": "'other'", "settlement": "99"},
@@ -29,17 +35,34 @@ AS_ANOTHER = {
     "handoff_conflicts": {"conflict_id": "gen_random_uuid()"},
     "handoffs": {"handoff_key": "'$prefix.a'"},
     "lookups": {"lookup_id": "gen_random_uuid()", "try": "NULL"},
+    "revocations": {"revocation_id": "gen_random_uuid()"},
     "remote_links": {"link_id": "gen_random_uuid()", "subject": "'x'", "remote_id": "'1'"},
     "sealed_payloads": {},
+    "token_refreshes": {"refresh_id": "gen_random_uuid()"},
     "token_versions": {},
     "view_activations": {"ordinal": "99"},
     "work_items": {"work_id": "gen_random_uuid()", "family": "'made.up'"},
     "work_nudges": {},
 }
+BORN_GUARDED = (
+    ("effect_attempts", "OF011"),
+    ("attempt_evidence", "OF010"),
+    ("authorization_requests", "OF067"),
+    ("revocations", "OF068"),
+    ("token_refreshes", "OF062"),
+)
+# Where the org of the most has no row.
+IN_ORG = {
+    "authorization_requests": "$connections_org",
+    "revocations": "$connections_org",
+    "token_refreshes": "$renewed_org",
+}
 WHICH = {
+    "authorization_requests": "request_id = '$settled'",
     "effect_attempts": "attempt_id = '$retried'",
     "executions": "execution_id = '$pending_execution'",
     "handoffs": "handoff_key = '$accepted_key'",
+    "token_refreshes": "refresh_id = '$open_refresh'",
     "work_items": "work_id = '$pending'",
 }
 
@@ -68,12 +91,15 @@ class TestForeignKeys:
             "handoffs",
             # Of the deployment, not of a tenant.
             "alembic_version",
+            "breaker_rules",
             "deployment",
             "lifecycle_transitions",
             "settlement_rules",
             # An operator has a scope of orgs; a reading counts the rows of all of them.
             "operators",
             "pressure_revisions",
+            # A provider counts by its own accounts, whichever orgs send through one.
+            "quota_counts",
         }
 
     async def test_none_reaches_into_another_org(
@@ -114,14 +140,14 @@ class TestForeignKeys:
         assert {
             name: answer for (name, _), answer in answers.items() if answer[0] == FOREIGN_KEY
         } == {name: (FOREIGN_KEY, name) for name, _ in answers}
-        # An attempt of somebody else's item, or evidence of somebody else's attempt, meets the
-        # guard of its birth even before the key.
+        # An attempt of somebody else's item, evidence of somebody else's attempt, a renewal of
+        # somebody else's token and the like meets the guard of its birth even before the key.
         assert {
             (name, answer[0]) for (name, _), answer in answers.items() if answer[0] != FOREIGN_KEY
         } == {
             (name, code)
             for name, _ in answers
-            for table, code in (("effect_attempts", "OF011"), ("attempt_evidence", "OF010"))
+            for table, code in BORN_GUARDED
             if name.startswith(f"{table}_")
         }
 
@@ -163,12 +189,18 @@ def pointed_at(table: str, changed: dict[str, str], columns: list[str]) -> str:
     listed = ", ".join(f'"{column}"' for column in columns)
     return (
         f"INSERT INTO oncefence.{table} ({listed}) SELECT {values} FROM oncefence.{table} AS t"
-        f" WHERE org_id = '$org' AND {which} LIMIT 1"
+        f" WHERE org_id = '{IN_ORG.get(table, '$org')}' AND {which} LIMIT 1"
     )
 
 
 def switch_off_birth(table: str) -> tuple[str, ...]:
-    trigger = {"effect_attempts": "a_birth", "attempt_evidence": "a_starter"}.get(table)
+    trigger = {
+        "effect_attempts": "a_birth",
+        "attempt_evidence": "a_starter",
+        "authorization_requests": "a_authorization_request_birth",
+        "revocations": "a_revocation",
+        "token_refreshes": "a_birth",
+    }.get(table)
     if trigger is None:
         return ()
     return (f"ALTER TABLE oncefence.{table} DISABLE TRIGGER {trigger}",)

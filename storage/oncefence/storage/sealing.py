@@ -8,44 +8,33 @@ another row, org or version never opens.
 
 import hashlib
 import hmac
-import json
 import os
-import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from oncefence.domain.errors import ConfigurationRefused
-
-_NONCE_BYTES = 12
-_KEY_BYTES = 32
-
-
-def _place(*parts: object) -> bytes:
-    # JSON keeps the parts apart whatever they contain.
-    return json.dumps([str(part) for part in parts]).encode()
+from oncefence.domain.redaction import Concealed
+from oncefence.storage.key_file import LocalKeyFile, make_key_file
+from oncefence.storage.key_wrapping import (
+    KEY_BYTES,
+    KeyWrapping,
+    LocalKeys,
+    place_of,
+    seal,
+    unseal,
+)
 
 
-def _seal(key: bytes, plaintext: bytes, place: bytes) -> bytes:
-    nonce = os.urandom(_NONCE_BYTES)
-    return nonce + AESGCM(key).encrypt(nonce, plaintext, place)
-
-
-def _open(key: bytes, sealed: bytes, place: bytes) -> bytes:
-    return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DataKey:
+class DataKey(Concealed):
     """A data key in the open; lives in memory only."""
 
-    _key: bytes
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
 
     def seal(self, plaintext: bytes, *place: object) -> bytes:
         """`plaintext` sealed so that it opens in `place` alone."""
-        return _seal(self._key, plaintext, _place(*place))
+        return seal(self._key, plaintext, place_of(*place))
 
     def open(self, sealed: bytes, *place: object) -> bytes:
         """
@@ -54,7 +43,7 @@ class DataKey:
         Raises:
             cryptography.exceptions.InvalidTag: Another key, another place, or damage.
         """
-        return _open(self._key, sealed, _place(*place))
+        return unseal(self._key, sealed, place_of(*place))
 
     def address(self, digest: str) -> bytes:
         """
@@ -66,41 +55,24 @@ class DataKey:
 
 
 class KeyRing:
-    """The wrapping keys by id; the first is the one that new data keys are wrapped with."""
+    """
+    Data keys, made and opened by the wrapping keys behind the port.
 
-    def __init__(self, keys: dict[str, bytes]) -> None:
-        self._keys = keys
-        self.current_id = next(iter(keys))
+    Of a mapping, the first key is the one that new data keys are wrapped with.
+    """
+
+    def __init__(self, keys: KeyWrapping | Mapping[str, bytes]) -> None:
+        self._wrapping: KeyWrapping = LocalKeys(keys) if isinstance(keys, Mapping) else keys
 
     @classmethod
     def load(cls, path: Path) -> "KeyRing":
         """
-        The ring in a JSON file `{"keys": {"<id>": "<64 hex digits>"}}`.
+        The ring in the key file at `path`, which is read again when it meets an id that it lacks.
 
         Raises:
-            ConfigurationRefused: No such file, open to others, or not of this form.
+            ConfigurationRefused: No such file, or none that holds a ring.
         """
-        remedy = "Make one with `oncefence migrate --make-key-file`, or set ONCEFENCE_KEY_FILE"
-        try:
-            content = json.loads(path.read_text())
-            keys = {str(name): bytes.fromhex(value) for name, value in content["keys"].items()}
-        except FileNotFoundError:
-            raise ConfigurationRefused(
-                setting="ONCEFENCE_KEY_FILE", reason=f"no key file at {path}", remedy=remedy
-            ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise ConfigurationRefused(
-                setting="ONCEFENCE_KEY_FILE",
-                reason=f"{path} is not a readable key file",
-                remedy=remedy,
-            ) from None
-        if not keys or any(len(key) != _KEY_BYTES for key in keys.values()):
-            raise ConfigurationRefused(
-                setting="ONCEFENCE_KEY_FILE",
-                reason=f"{path} holds no key, or one that is not 32 bytes long",
-                remedy=remedy,
-            )
-        return cls(keys)
+        return cls(LocalKeyFile(path))
 
     @staticmethod
     def make_file(path: Path) -> None:
@@ -110,17 +82,22 @@ class KeyRing:
         Raises:
             FileExistsError: There is one; a new one would make everything sealed unreadable.
         """
-        content = {"keys": {f"local-{secrets.token_hex(4)}": secrets.token_hex(_KEY_BYTES)}}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as file:
-            json.dump(content, file)
+        make_key_file(path)
+
+    @property
+    def current_id(self) -> str:
+        return self._wrapping.current_id
+
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """The ids of the keys that it has, the current one first."""
+        return self._wrapping.key_ids
 
     def new_key(self, *place: object) -> tuple[DataKey, bytes, str]:
         """A fresh data key, its wrapped form for `place`, and the id of the wrapping key."""
-        key = os.urandom(_KEY_BYTES)
-        wrapped = _seal(self._keys[self.current_id], key, _place(*place, self.current_id))
-        return DataKey(key), wrapped, self.current_id
+        key = os.urandom(KEY_BYTES)
+        wrapped, key_id = self._wrapping.wrap(key, place_of(*place))
+        return DataKey(key), wrapped, key_id
 
     def unwrap(self, wrapped: bytes, key_id: str, *place: object) -> DataKey:
         """
@@ -129,18 +106,14 @@ class KeyRing:
         Raises:
             ConfigurationRefused: The ring lacks `key_id`, or holds another key under that id.
         """
-        ring_key = self._keys.get(key_id)
-        if ring_key is None:
-            raise ConfigurationRefused(
-                setting="ONCEFENCE_KEY_FILE",
-                reason=f"the ring has no key {key_id!r}, with which stored data is sealed",
-                remedy="Start with the key file that this database was filled with",
-            )
-        try:
-            return DataKey(_open(ring_key, wrapped, _place(*place, key_id)))
-        except InvalidTag:
-            raise ConfigurationRefused(
-                setting="ONCEFENCE_KEY_FILE",
-                reason=f"the ring's key {key_id!r} does not open what is stored under that id",
-                remedy="Start with the key file that this database was filled with",
-            ) from None
+        return DataKey(self._wrapping.unwrap(wrapped, key_id, place_of(*place)))
+
+    def rewrap(self, wrapped: bytes, key_id: str, *place: object) -> tuple[bytes, str]:
+        """
+        The same data key, wrapped for the same `place` with the current key, and the id of that.
+
+        Raises:
+            ConfigurationRefused: As of `unwrap`.
+        """
+        at = place_of(*place)
+        return self._wrapping.wrap(self._wrapping.unwrap(wrapped, key_id, at), at)
