@@ -1,7 +1,9 @@
 """Symptoms of waits and limits that people met in the field, each as a test under its id."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -11,9 +13,11 @@ import pytest
 import pytest_asyncio
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sqlalchemy import Row
 
 from oncefence.catalog.loader import load_pack
 from oncefence.domain.claim import ClaimVerdict
+from tests.bench.quota import most_in
 from tests.cases.outbound import (
     ZONES,
     Outbound,
@@ -25,6 +29,7 @@ from tests.cases.outbound import (
     standing_in,
     view_of,
 )
+from tests.storage.counting import a_dimension, counting
 from tests.support.servers import Database
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -103,7 +108,7 @@ async def test_every_case_has_its_test() -> None:
     missing = [case for case in CASES if f"test_{case.lower().replace('-', '_')}_" not in HERE]
 
     assert missing == []
-    assert len(CASES) == 4
+    assert len(CASES) == 6
 
 
 # --- QUO-01 ----------------------------------------------------------------------------------
@@ -174,6 +179,7 @@ class TestQUO01:
         early = await contacts.run(
             first.command, as_of=first.item.run_after - timedelta(milliseconds=1)
         )
+        await contacts.forget_quota()
         then = await contacts.run(first.command, as_of=first.item.run_after)
 
         assert early.result.verdict == ClaimVerdict.NOT_DUE
@@ -308,6 +314,8 @@ class TestQUO02:
         self, prospects: Outbound, reply: Reply
     ) -> None:
         """Status, body and a time that can be read belong together (C252)."""
+        # So many in a row would be a provider to be left alone.
+        await prospects.send(TITLE)
         ran = await prospects.send(TITLE, reply, as_of=the_time("QUO-02"))
 
         assert ran.attempt.outcome == "OUTCOME_UNKNOWN"
@@ -332,6 +340,35 @@ class TestQUO02:
             found = wait_of(text, now, PROSPECT)
 
         assert found == min(max(ahead, 1), DAY_S)
+
+    async def test_quo_02_all_work_of_that_class_waits_and_not_that_one_item(
+        self, prospects: Outbound
+    ) -> None:
+        """Others find out without a request of theirs, and lose no attempt by it (C52, C302)."""
+        other = await prospects.accept(TITLE)
+        ran = await prospects.send(
+            TITLE, maintenance(asked("QUO-02")["retry_after"]), as_of=the_time("QUO-02")
+        )
+
+        until = await prospects.is_held(other)
+
+        (gate,) = await closed(prospects)
+        assert ran.attempt.outcome == "REPLAY_SAFE_RETRY"
+        assert (gate.base_url, gate.endpoint_class) == (
+            prospects.provider.server.base_url,
+            "prospects.write",
+        )
+        assert 1_200 <= gate.seconds < 1_201
+        assert until is not None
+        assert until >= gate.closed_until
+
+
+async def closed(way: Outbound) -> Sequence[Row[Any]]:
+    """What is closed, and for how long it was closed when it was."""
+    return await way.world.sql(
+        "SELECT *, extract(epoch FROM closed_until - changed_at) AS seconds"
+        " FROM oncefence.quota_counts WHERE closed_until > clock_timestamp() ORDER BY quota_key"
+    )
 
 
 # --- QUO-04 ----------------------------------------------------------------------------------
@@ -399,6 +436,136 @@ class TestQUO04:
         midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=1)
         assert timedelta(0) <= now + timedelta(seconds=wait) - midnight < timedelta(seconds=1)
 
+    @pytest.mark.parametrize(
+        ("limit", "closes", "wait_s"),
+        [
+            ("SECONDLY", None, 1),
+            ("TEN_SECONDLY_ROLLING", "burst", 10),
+            ("DAILY", "daily", None),
+            ("SOMETHING_NEW", None, 30),
+        ],
+    )
+    async def test_quo_04_each_limit_closes_what_it_is_about(
+        self, contacts: Outbound, limit: str, closes: str | None, wait_s: int | None
+    ) -> None:
+        """A second's limit is no day's, and a day's is over when the day is (C302)."""
+        ran = await contacts.send(
+            TITLE, refusal(TOO_MANY, {"policyName": limit}), as_of=the_time("QUO-04")
+        )
+
+        found = [row for row in await everything_closed(contacts) if row.closed_until is not None]
+
+        (row,) = found
+        assert ran.attempt.outcome == "REPLAY_SAFE_RETRY"
+        assert (row.dimension, row.closed_because) == (closes, f"limit {limit}")
+        if wait_s is None:
+            at = row.closed_until.astimezone(UTC)
+            assert (at.hour, at.minute, at.second, at.microsecond) == (0, 0, 0, 0)
+            assert timedelta(0) < row.closed_until - row.changed_at <= timedelta(days=1)
+        else:
+            assert row.closed_until - row.changed_at == timedelta(seconds=wait_s)
+
+    async def test_quo_04_a_days_limit_costs_the_others_no_attempt(
+        self, contacts: Outbound
+    ) -> None:
+        """However often they are run until the day is over (C52)."""
+        others = [await contacts.accept(TITLE) for _ in range(3)]
+        await contacts.send(
+            TITLE, refusal(TOO_MANY, {"policyName": "DAILY"}), as_of=the_time("QUO-04")
+        )
+
+        held = [await contacts.is_held(other) for _ in range(9) for other in others]
+
+        items = [await contacts.world.item(other.work) for other in others]
+        assert all(held)
+        assert [(item.state, item.attempt, item.claims_lost) for item in items] == [
+            ("pending", 0, 0)
+        ] * 3
+        await contacts.forget_quota()
+        for other in others:
+            contacts.will_succeed(other)
+            assert (await contacts.run(other)).attempt.outcome == "ACCEPTED"
+
+
+async def everything_closed(way: Outbound) -> Sequence[Row[Any]]:
+    """Every count and gate, also those that are open again by now."""
+    return await way.world.sql("SELECT * FROM oncefence.quota_counts ORDER BY quota_key")
+
+
+# --- QUO-05 ----------------------------------------------------------------------------------
+
+
+class TestQUO05:
+    async def test_quo_05_replicas_share_one_count_and_a_restart_refills_nothing(
+        self, tmp_path: Path
+    ) -> None:
+        """Four processes, one of them killed and begun anew: the provider refuses none (C303)."""
+        wanted, plan = expected("QUO-05"), asked("QUO-05")
+        target = tmp_path / "quota.json"
+        words = ("--seconds", plan["seconds"], "--workers", plan["replicas"])
+        # In a process of its own: whoever starts workers is their main thread.
+        measuring = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.bench", "quota", "--limit", str(plan["limit"])),
+            *map(str, words),
+            *("--json", str(target)),
+            cwd=Path(__file__).parents[2],
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await measuring.communicate()
+
+        assert target.exists(), said.decode()[-2_000:]
+        report = json.loads(target.read_text(encoding="utf-8"))
+        assert 0 < report["most_reserved_in_a_second"] <= wanted["most"]
+        assert report["provider"]["refused"] == wanted["refused"]
+        assert report["provider"]["let_in"] > 0
+
+
+# --- QUO-07 ----------------------------------------------------------------------------------
+
+
+class TestQUO07:
+    async def test_quo_07_searches_have_a_limit_of_their_own_and_hold_no_write_up(
+        self, store: Database
+    ) -> None:
+        """Two classes are two counts, by the pack as it ships (C300)."""
+        wanted = expected("QUO-07")
+        quota = load_pack("hubspot").quota
+        as_asked = {
+            purpose: [
+                a_dimension(
+                    limit=quota[name].limit,
+                    window_s=quota[name].window_s,
+                    window=quota[name].window.value,
+                    purposes=purposes,
+                )
+                for name, purposes in counts.items()
+            ]
+            for purpose, counts in {
+                "cursor": {"search": ["cursor"]},
+                "effect": {"burst": ["effect", "lookup"]},
+            }.items()
+        }
+        both = a_dimension(
+            limit=quota["daily"].limit,
+            window_s=quota["daily"].window_s,
+            window="fixed",
+            purposes=["cursor", "effect", "lookup"],
+        )
+        moments = []
+        async with counting(store) as (counter,):
+            for _ in range(asked("QUO-07")["searches"]):
+                async with counter.connection.transaction():
+                    found = await counter.reserve(*as_asked["cursor"], both, purpose="cursor")
+                    if found.is_granted:
+                        moments.append((await counter.row(both))["changed_at"])
+            written = [
+                await counter.reserve(*as_asked["effect"], both)
+                for _ in range(asked("QUO-07")["writes"])
+            ]
+
+        assert 0 < most_in(moments, timedelta(seconds=1)) <= wanted["searches_in_a_second"]
+        assert sum(not each.is_granted for each in written) == wanted["writes_held"]
+
 
 # --- QUO-08 ----------------------------------------------------------------------------------
 
@@ -425,6 +592,23 @@ class TestQUO08:
         assert (ran.item.state, ran.result.execution_status) == ("succeeded", "succeeded")
         assert (rate.remaining, rate.reset_seconds) == (0, wanted["reset_s"])
 
+    async def test_quo_08_the_next_one_waits_until_the_limit_is_whole_again(
+        self, contacts: Outbound
+    ) -> None:
+        """Somebody else used the account; nobody has to be refused to notice (C302)."""
+        other = await contacts.accept(TITLE)
+        await contacts.send(
+            TITLE, None, *shows(asked("QUO-08")["remaining"], asked("QUO-08")["window_ms"])
+        )
+
+        until = await contacts.is_held(other)
+
+        (row,) = await closed(contacts)
+        assert (row.dimension, row.closed_because) == ("burst", "nothing remaining")
+        assert row.seconds == expected("QUO-08")["reset_s"]
+        assert until is not None
+        assert until >= row.closed_until
+
     @pytest.mark.parametrize("garbage", asked("QUO-08")["garbage"], ids=repr)
     async def test_quo_08_garbage_in_a_header_is_as_if_it_were_not_there(
         self, contacts: Outbound, garbage: str
@@ -437,6 +621,7 @@ class TestQUO08:
         assert ran.attempt.outcome == expected("QUO-08")["outcome"]
         assert ran.item.state == "succeeded"
         assert (rate.limit, rate.remaining, rate.reset_seconds) == (None, None, None)
+        assert list(await closed(contacts)) == []
 
     @given(st.text(), st.text(), st.text())
     async def test_quo_08_no_value_of_a_header_can_stop_the_reading(
@@ -450,4 +635,4 @@ class TestQUO08:
             headers = dict(zip(names, (limit, remaining, reset), strict=True))
             for rate in rule.rates(headers, now=the_time("QUO-04")).values():
                 assert all((shown or 0) >= 0 for shown in (rate.limit, rate.remaining))
-                assert 0 <= (rate.reset_seconds or 0) <= DAY_S
+                assert 0 <= (rate.reset_seconds or 0) <= 31 * DAY_S

@@ -8,9 +8,11 @@ from pydantic import Field
 
 from oncefence.catalog.canonical import Model
 from oncefence.catalog.findings import Finding, key, unknown
+from oncefence.catalog.limits import WINDOW_S_MAX
 from oncefence.catalog.names import DottedName, Name
 
 DAY_S: Final = 86_400
+LIMIT_MAX: Final = 10_000_000
 
 
 class QuotaScope(StrEnum):
@@ -43,9 +45,9 @@ class QuotaDimension(Model):
     endpoint_classes: tuple[DottedName, ...] = ()
     """The classes that count; none named means all of them."""
 
-    limit: int = Field(ge=1, le=10_000_000)
+    limit: int = Field(ge=1, le=LIMIT_MAX)
     window: QuotaWindow = QuotaWindow.ROLLING
-    window_s: int = Field(ge=1, le=31 * DAY_S)
+    window_s: int = Field(ge=1, le=WINDOW_S_MAX)
     corrected_by: tuple[Name, ...] = ()
     """The rates of answers whose headers correct this count (C302)."""
 
