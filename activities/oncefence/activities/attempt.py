@@ -8,6 +8,7 @@ whoever runs this: a run that finds a mark it did not make itself never sends.
 import logging
 import random
 from datetime import datetime
+from http import HTTPStatus
 from uuid import UUID, uuid4
 
 from temporalio import activity
@@ -21,13 +22,16 @@ from oncefence.activities.outgoing import trace, wire_request
 from oncefence.activities.process_context import AgeingTime, ProcessContext
 from oncefence.activities.send_deadline import SendDeadline, boot_clock
 from oncefence.activities.target import TargetPolicy
+from oncefence.activities.tokens import refresh_token
 from oncefence.activities.until_answered import until_answered
 from oncefence.activities.wire_message import WireAnswer
 from oncefence.catalog.answers import BodyReading
+from oncefence.catalog.bound_quota import Refusal
 from oncefence.catalog.operations import BoundOperation
 from oncefence.domain.backoff import retry_delay_seconds
+from oncefence.domain.breaker import sign_of
 from oncefence.domain.claim import ClaimVerdict
-from oncefence.domain.classification import AttemptFailure, Classified, classify
+from oncefence.domain.classification import AttemptFailure, Classified, WirePhase, classify
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost, Refused
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
@@ -45,6 +49,9 @@ from oncefence.storage.phases.start_attempt import Started, start_attempt, unsea
 from oncefence.storage.sealing import DataKey
 
 log = logging.getLogger(__name__)
+
+UNAUTHORIZED = 401
+"""The token was refused: its version is not used again (C293)."""
 
 # The store may come back long after the lease ended; the answer in hand is worth that wait.
 _KEEP_ANSWER_SECONDS = 3600.0
@@ -73,6 +80,14 @@ class AttemptActivity:
         self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
     ) -> RunResult:
         anchored_at, started = await self._mark(org, work, request, time)
+        if isinstance(started, NotStarted) and started.verdict is ClaimVerdict.TOKEN_STALE:
+            held = await refresh_token(
+                self._context, org, work, deadline_ms=request.deadline_ms, time=time
+            )
+            if held is not None:
+                self._context.measures.claim(DISPATCH, held)
+                return await self._not_started(org, work, held, time)
+            anchored_at, started = await self._mark(org, work, request, time)
         if isinstance(started, NotStarted) and started.verdict is ClaimVerdict.LOOK_FIRST:
             looked = await look_before_create(self._context, org, work, time)
             if looked is not None:
@@ -288,7 +303,32 @@ def attempt_end(
         ),
         retry_after_seconds=_retry_after(operation, classified, reading, started, answer, now=now),
         created_id=created_id,
+        sign=sign_of(classified, status=answer.status),
+        is_credential_refused=answer.status == UNAUTHORIZED,
+        told=_told(operation, classified, reading, answer, now=now),
     )
+
+
+def _told(
+    operation: BoundOperation,
+    classified: Classified,
+    reading: BodyReading | None,
+    answer: WireAnswer,
+    *,
+    now: datetime,
+) -> dict[str, object] | None:
+    """What is known of quota now; before anything was sent no answer is the provider's."""
+    if classified.outcome is Outcome.RETRYABLE_PRE_DISPATCH:
+        return None
+    refusal = None
+    if answer.status is not None and (
+        answer.status == HTTPStatus.TOO_MANY_REQUESTS
+        or classified.failure_class is AttemptFailure.NOT_APPLIED
+    ):
+        limit = None if reading is None else reading.limit
+        refusal = Refusal(status=answer.status, limit=limit)
+    since_sent_s = answer.journal.seconds_since(WirePhase.FIRST_BYTE_OUT)
+    return operation.quota_told(answer.headers, refusal, now=now, since_sent_s=since_sent_s)
 
 
 def _receipt(reading: BodyReading | None, created_id: str | None) -> dict[str, str]:
@@ -312,7 +352,13 @@ def _retry_after(
     now: datetime,
 ) -> float:
     asked = None
-    if answer.status is not None and classified.outcome is Outcome.REPLAY_SAFE_RETRY:
+    # A refused credential is not waited for: its token is renewed first, or the command has failed.
+    is_refused = answer.status == UNAUTHORIZED
+    if (
+        answer.status is not None
+        and not is_refused
+        and classified.outcome is Outcome.REPLAY_SAFE_RETRY
+    ):
         limit = None if reading is None else reading.limit
         # By the time that due times are judged by (C201): by another clock a date that the
         # provider names could come early.
@@ -321,5 +367,5 @@ def _retry_after(
         attempts_made=started.ordinal,
         jitter=random.random(),  # noqa: S311  # spreads load, hides nothing
         retry_after_seconds=asked,
-        is_configuration_fault=classified.is_configuration_fault,
+        is_configuration_fault=classified.is_configuration_fault and not is_refused,
     )

@@ -6,11 +6,14 @@ nothing, so it takes no claim, and a run that dies in it leaves nothing to mend.
 """
 
 import logging
+from dataclasses import replace
+from datetime import datetime
 from typing import Final
 from uuid import uuid4
 
 from oncefence.activities.contracts import RunResult, Step
-from oncefence.activities.lookup import read_record
+from oncefence.activities.lookup import read_record, refused_version, told_by
+from oncefence.activities.not_started import rest
 from oncefence.activities.outgoing import wire_request
 from oncefence.activities.process_context import AgeingTime, ProcessContext
 from oncefence.activities.until_answered import until_answered
@@ -20,6 +23,7 @@ from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.errors import FenceLost, Refused
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
 from oncefence.domain.lookup import FirstLook
+from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.begin_first_look import (
     FirstLookBegun,
     begin_first_look,
@@ -51,7 +55,9 @@ async def look_before_create(
     begun = await until_answered(
         lambda: begin_first_look(context.engine, org, work), patience_seconds=_PATIENCE_SECONDS
     )
-    end = await _look(context, begun)
+    if isinstance(begun, NotStarted):
+        return rest(begun)
+    end = await _look(context, begun, time.now())
     token = LeaseToken(uuid4())
     try:
         settled = await until_answered(
@@ -76,10 +82,11 @@ async def look_before_create(
     )
 
 
-async def _look(context: ProcessContext, begun: FirstLookBegun) -> FirstLookEnd:
+async def _look(context: ProcessContext, begun: FirstLookBegun, as_of: datetime) -> FirstLookEnd:
     try:
         view = await context.views.view(begun.org, begun.view, begun.view_digest)
-        contract = view.operation(begun.operation).lookup
+        operation = view.operation(begun.operation)
+        contract = operation.lookup
         unsealed = unseal_first_look(context.ring, begun)
         if contract is None or unsealed is None:
             return _unread(FirstLook.UNUSABLE, "generation_gone_or_content_erased")
@@ -101,7 +108,8 @@ async def _look(context: ProcessContext, begun: FirstLookBegun) -> FirstLookEnd:
         is_local=begun.is_local,
         proxy=context.egress_proxy,
     )
-    return judge_first_look(contract, begun, unsealed, answer)
+    told = operation.quota_told_of_read(answer.status, answer.headers, answer.body, now=as_of)
+    return replace(judge_first_look(contract, begun, unsealed, answer), told=told)
 
 
 def judge_first_look(
@@ -126,6 +134,8 @@ def judge_first_look(
         response_status=status,
         receipt=receipt,
         phases=answer.journal.as_evidence(),
+        sign=told_by(answer),
+        refused_version=refused_version(answer, begun.token_version),
     )
 
 

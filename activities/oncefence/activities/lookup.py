@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -15,9 +16,12 @@ from oncefence.activities.outgoing import wire_request
 from oncefence.activities.process_context import NOT_BEGUN, AgeingTime, ProcessContext
 from oncefence.activities.send_deadline import SendDeadline
 from oncefence.activities.target import TargetPolicy
+from oncefence.activities.tokens import refresh_token
 from oncefence.activities.until_answered import until_answered
 from oncefence.activities.wire_message import WireAnswer, WireRequest
 from oncefence.catalog.lookup import LookupContract, LookupReading
+from oncefence.domain.breaker import Sign, sign_of_read
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.errors import FenceLost, Refused
 from oncefence.domain.evidence import EvidenceKind, says
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
@@ -36,6 +40,7 @@ from oncefence.storage.phases.start_lookup import (
 log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 60.0
+_UNAUTHORIZED = 401
 
 
 class LookupActivity:
@@ -51,28 +56,24 @@ class LookupActivity:
         time = AgeingTime(request.as_of)
         return await at_boundary(
             self._context.runs.join_or_start(
-                org, work, lambda: self._context.measures.run(LOOKUP, self._run(org, work, time))
+                org,
+                work,
+                lambda: self._context.measures.run(LOOKUP, self._run(org, work, request, time)),
             )
         )
 
-    async def _run(self, org: OrgId, work: WorkId, time: AgeingTime) -> RunResult:
+    async def _run(
+        self, org: OrgId, work: WorkId, request: RunRequest, time: AgeingTime
+    ) -> RunResult:
         context = self._context
         if context.runs.is_draining:
             return NOT_BEGUN
-        token = LeaseToken(uuid4())
-        started = await until_answered(
-            lambda: start_lookup(
-                context.engine,
-                org,
-                work,
-                as_of=time.now(),
-                owner=context.owner,
-                token=token,
-                limits=context.limits,
-                may_claim=not context.runs.is_draining,
-            ),
-            patience_seconds=_PATIENCE_SECONDS,
-        )
+        started = await self._start(org, work, time)
+        if isinstance(started, NotStarted) and started.verdict is ClaimVerdict.TOKEN_STALE:
+            held = await refresh_token(
+                context, org, work, deadline_ms=request.deadline_ms, time=time
+            )
+            started = await self._start(org, work, time) if held is None else held
         context.measures.claim(LOOKUP, started)
         if isinstance(started, NotStarted):
             await context.window.give_back_place(org, work, started)
@@ -110,6 +111,24 @@ class LookupActivity:
             execution_status=settled.execution_status,
         )
 
+    async def _start(
+        self, org: OrgId, work: WorkId, time: AgeingTime
+    ) -> LookupStarted | NotStarted:
+        context, token = self._context, LeaseToken(uuid4())
+        return await until_answered(
+            lambda: start_lookup(
+                context.engine,
+                org,
+                work,
+                as_of=time.now(),
+                owner=context.owner,
+                token=token,
+                limits=context.limits,
+                may_claim=not context.runs.is_draining,
+            ),
+            patience_seconds=_PATIENCE_SECONDS,
+        )
+
     async def _look(self, started: LookupStarted, as_of: datetime) -> LookupEnd:
         word = strongest(started.late_words, has_other_doubts=started.has_other_doubts)
         if word is not None:
@@ -118,7 +137,8 @@ class LookupActivity:
             view = await self._context.views.view(
                 started.fence.org, started.view, started.view_digest
             )
-            contract = view.operation(started.operation).lookup
+            operation = view.operation(started.operation)
+            contract = operation.lookup
             if contract is None:
                 return _unread(Verdict.UNUSABLE, "no_lookup_declared")
             unsealed = unseal_lookup(self._context.ring, started)
@@ -145,13 +165,15 @@ class LookupActivity:
             proxy=self._context.egress_proxy,
         )
         horizon = timedelta(seconds=contract.horizon_s * self._context.limits.time_scale)
-        return judge(
+        end = judge(
             contract,
             started,
             unsealed.request.written,
             answer,
             is_past_horizon=as_of - started.started_as_of >= horizon,
         )
+        told = operation.quota_told_of_read(answer.status, answer.headers, answer.body, now=as_of)
+        return replace(end, told=told)
 
 
 async def read_record(
@@ -253,6 +275,20 @@ def judge(
         receipt={} if created_id is None else {CREATED_ID: created_id},
         phases=answer.journal.as_evidence(),
         created_id=created_id,
+        sign=told_by(answer),
+        refused_version=refused_version(answer, started.token_version),
+    )
+
+
+def refused_version(answer: WireAnswer, token_version: int) -> int | None:
+    """The version of the token that was used, if that is what the provider refused."""
+    return token_version if answer.status == _UNAUTHORIZED else None
+
+
+def told_by(answer: WireAnswer) -> Sign | None:
+    """What a read's answer, or the lack of one, says of the provider's health (C307)."""
+    return sign_of_read(
+        phase=answer.phase, status=answer.status, is_whole=answer.complete, cause=answer.fault
     )
 
 

@@ -45,6 +45,9 @@ class Measures:
         self.attempts: Counter[tuple[str, ...]] = Counter()
         """Effect attempts that this process settled, by provider and outcome."""
 
+        self.refreshes: Counter[tuple[str, ...]] = Counter()
+        """Calls for a token that this process settled, by provider and what came of them."""
+
         self.renewals: Counter[tuple[str, ...]] = Counter()
         """By family."""
 
@@ -72,6 +75,10 @@ class Measures:
     def attempt(self, provider: str, outcome: str) -> None:
         """Count an attempt that was settled by its starter."""
         self.attempts[provider, outcome] += 1
+
+    def refresh(self, provider: str, outcome: str) -> None:
+        """Count a call for a token that was settled by its beginner."""
+        self.refreshes[provider, str(outcome)] += 1
 
     def renewal(self, family: str) -> None:
         """Count a claim that was renewed."""

@@ -12,7 +12,9 @@ def rest(found: NotStarted) -> RunResult:
     What is held back waits without a time of its own: nobody polls for it (C228).
     """
     step = Step.FINISHED
-    if found.verdict in HELD_BACK:
+    if found.verdict in HELD_BACK or (
+        found.verdict is ClaimVerdict.CREDENTIAL_HELD and found.until is None
+    ):
         step = Step.BLOCKED
     elif found.verdict is ClaimVerdict.IN_FLIGHT:
         step = Step.IN_FLIGHT
@@ -20,6 +22,11 @@ def rest(found: NotStarted) -> RunResult:
         ClaimVerdict.NOT_DUE,
         ClaimVerdict.SLOW_START,
         ClaimVerdict.NOT_MARKED,
+        ClaimVerdict.BREAKER_OPEN,
+        ClaimVerdict.TOKEN_STALE,
+        ClaimVerdict.TOKEN_BUSY,
+        ClaimVerdict.CREDENTIAL_HELD,
+        ClaimVerdict.QUOTA_HELD,
         # The look was too long ago by the time of the mark: it is made anew.
         ClaimVerdict.LOOK_FIRST,
     ):

@@ -39,6 +39,13 @@ class PhaseJournal:
         self._offsets_ms.setdefault(phase, round((self._clock() - self._started) * 1000))
         self.phase = max(self.phase, phase)
 
+    def seconds_since(self, phase: WirePhase) -> float | None:
+        """How long ago `phase` was reached; None where it was not."""
+        offset_ms = self._offsets_ms.get(phase)
+        if offset_ms is None:
+            return None
+        return max(0.0, self._clock() - self._started - offset_ms / 1000)
+
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ARG002  # the extension's signature
         """
         Take one event of the transport's `trace` extension.

@@ -6,6 +6,7 @@ from oncefence.activities.boundary import at_boundary
 from oncefence.activities.contracts import RUN_SWEEP, SweepReport
 from oncefence.activities.process_context import ProcessContext
 from oncefence.storage.phases.erase_staged import erase_staged
+from oncefence.storage.phases.expire_refreshes import expire_refreshes
 from oncefence.storage.phases.find_work import find_due_work
 from oncefence.storage.phases.note_nudges import note_nudges
 from oncefence.storage.phases.rebuild_pressure import rebuild_pressure
@@ -36,6 +37,7 @@ class SweepActivity:
         # Only a nudge that was given puts off the next one.
         given = [item for item in due if item.ref in woken]
         await note_nudges(context.engine, given, limits=context.limits)
+        await expire_refreshes(context.engine)
         await erase_staged(context.engine)
         await rebuild_pressure(context.engine)
         return SweepReport(nudged=len(given))

@@ -96,12 +96,16 @@ class AdmissionWindow:
 
     async def give_back_place(self, org: OrgId, work: WorkId, found: NotStarted) -> None:
         """
-        Have the next opened where an item that was woken is held back by a lane or a pause.
+        Have the next opened where an item that was woken is held back until somebody acts.
 
         Kept, its place would count as taken until its nudge is too old to count: whoever lifts
         the obstacle before that would find the window full of items that nobody runs.
         """
-        if found.verdict not in (ClaimVerdict.LANE_BLOCKED, ClaimVerdict.PAUSED):
+        is_parked = found.verdict is ClaimVerdict.CREDENTIAL_HELD and found.until is None
+        if not is_parked and found.verdict not in (
+            ClaimVerdict.LANE_BLOCKED,
+            ClaimVerdict.PAUSED,
+        ):
             return
         try:
             queue_class = await give_back_place(self.engine, org, work)

@@ -27,7 +27,7 @@ from oncefence.activities.until_answered import until_answered
 from oncefence.domain.claim import ClaimEnd, ClaimVerdict, WorkEnd, failure_class_of
 from oncefence.domain.errors import ConfigurationRefused, FenceLost, StoreUnavailable
 from oncefence.domain.ids import LeaseToken, OrgId, WorkId
-from oncefence.domain.work_item import DISPATCH, LOOKUP
+from oncefence.domain.work_item import EFFECTS, LOOKUP
 from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.claim_work import ClaimedWork, claim_work
 from oncefence.storage.phases.renew_work import renew_work
@@ -213,7 +213,7 @@ def _by_family(handlers: Iterable[WorkHandler]) -> Mapping[str, WorkHandler]:
     known: dict[str, WorkHandler] = {}
     for handler in handlers:
         family = handler.family
-        if family in known or family in (DISPATCH, LOOKUP):
+        if family in known or family in EFFECTS | {LOOKUP}:
             raise ConfigurationRefused(
                 setting=f"handler of family {family!r}",
                 reason="the family has a run already",

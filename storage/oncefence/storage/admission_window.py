@@ -30,6 +30,7 @@ MAY_BE_CLAIMED: Final = """
    AND NOT EXISTS (SELECT FROM oncefence.pauses AS p
                     WHERE p.resumed_at IS NULL AND p.org_id IN ('*', w.org_id)
                       AND oncefence.is_paused_by(w, p))
+   AND NOT oncefence.is_credential_parked(w)
    AND oncefence.lanes_are_free(w)
 """
 IS_NUDGED: Final = f"""

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Store: TypeAlias = AsyncEngine
 """What the layers above call it, who must not know what it is made of."""
 
-SCHEMA_REVISION: Final = "0003"
+SCHEMA_REVISION: Final = "0004"
 """The migration that this code is written for."""
 
 OWNER_ROLE: Final = "oncefence_owner"

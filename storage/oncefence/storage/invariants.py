@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncefence.storage.audit_chain import BROKEN_LINKS
+from oncefence.storage.work_items import EFFECT_FAMILIES
 
 _FINAL: Final = "('succeeded', 'failed', 'cancelled')"
 _ACTIVE: Final = "('pending', 'processing', 'retry')"
@@ -222,7 +223,7 @@ INVARIANTS: Final = (
            AND NOT EXISTS (
                SELECT FROM oncefence.work_items AS w
                 WHERE w.org_id = e.org_id AND w.execution_id = e.execution_id
-                  AND w.family = 'effect.dispatch'
+                  AND w.family IN {EFFECT_FAMILIES}
                   AND (w.state IN {_ACTIVE}
                        OR w.state IN ('awaiting_legacy_outcome', 'legacy_outcome_unknown')))
         """,  # noqa: S608  # constants of this file
@@ -235,8 +236,8 @@ INVARIANTS: Final = (
           FROM oncefence.executions AS e
           JOIN oncefence.work_items AS w
             ON w.org_id = e.org_id AND w.execution_id = e.execution_id
-         WHERE e.status IN {_FINAL} AND w.family IN ('effect.dispatch', 'effect.lookup')
-           AND w.state IN {_ACTIVE}
+         WHERE e.status IN {_FINAL} AND w.state IN {_ACTIVE}
+           AND (w.family = 'effect.lookup' OR w.family IN {EFFECT_FAMILIES})
         """,  # noqa: S608  # constants of this file
     ),
     Rule(
@@ -273,7 +274,7 @@ INVARIANTS: Final = (
     Rule(
         name="acceptance_is_whole",
         meaning="an accepted handoff has its command, execution and dispatch item",
-        query="""
+        query=f"""
         SELECT h.org_id, h.handoff_key, h.command_id, c.command_id IS NOT NULL AS has_command,
                e.execution_id IS NOT NULL AS has_execution, w.work_id IS NOT NULL AS has_item
           FROM oncefence.handoffs AS h
@@ -285,10 +286,10 @@ INVARIANTS: Final = (
           LEFT JOIN LATERAL (
                SELECT i.work_id FROM oncefence.work_items AS i
                 WHERE i.org_id = h.org_id AND i.command_id = h.command_id
-                  AND i.family = 'effect.dispatch' LIMIT 1) AS w ON true
+                  AND i.family IN {EFFECT_FAMILIES} LIMIT 1) AS w ON true
          WHERE h.admission = 'COMMAND_ACCEPTED'
            AND (c.command_id IS NULL OR e.execution_id IS NULL OR w.work_id IS NULL)
-        """,
+        """,  # noqa: S608  # constants of this file
     ),
     Rule(
         name="command_has_its_admission",
@@ -386,6 +387,73 @@ INVARIANTS: Final = (
         """,
     ),
     Rule(
+        name="a_rotating_token_is_spent_once",
+        meaning="no token that a call uses up is sent to its provider twice (C288)",
+        query="""
+        SELECT r.org_id, r.generation_id, r.from_version, count(*) AS calls
+          FROM oncefence.token_refreshes AS r
+         WHERE r.rotation = 'rotating'
+           AND coalesce(r.outcome, 'open') NOT IN ('answered', 'unsent')
+         GROUP BY r.org_id, r.generation_id, r.from_version HAVING count(*) > 1
+        """,
+    ),
+    Rule(
+        name="tokens_come_of_their_renewals",
+        meaning="each renewed version is of one call for the version before it (C286)",
+        query="""
+        SELECT coalesce(t.org_id, r.org_id) AS org_id,
+               coalesce(t.generation_id, r.generation_id) AS generation_id,
+               coalesce(t.version, r.to_version) AS version, t.made_because
+          FROM (SELECT * FROM oncefence.token_versions
+                 WHERE made_because IN ('expired', 'suspect')) AS t
+          FULL JOIN (SELECT * FROM oncefence.token_refreshes
+                      WHERE outcome = 'activated') AS r
+            ON r.org_id = t.org_id AND r.generation_id = t.generation_id
+           AND r.to_version = t.version
+         WHERE r.refresh_id IS NULL OR t.version IS NULL OR r.from_version <> t.version - 1
+            OR r.because <> t.made_because
+        """,
+    ),
+    Rule(
+        name="an_open_renewal_stands_in_its_grant",
+        meaning="a grant names the renewal that is out, and no other (C286)",
+        query="""
+        SELECT r.org_id, r.generation_id, r.refresh_id, a.open_refresh, a.state
+          FROM oncefence.token_refreshes AS r
+          JOIN oncefence.authorization_grants AS a
+            ON a.org_id = r.org_id AND a.generation_id = r.generation_id
+         WHERE r.settled_at IS NULL AND a.open_refresh IS DISTINCT FROM r.refresh_id
+        """,
+    ),
+    Rule(
+        name="quota_stays_within_its_limit",
+        meaning="no more is reserved than the highest limit that was declared lets through (C300)",
+        query="""
+        SELECT coalesce(c.org_id, '*') AS org_id, c.quota_key, n.used, n.lookups, n.cursors,
+               c.limit_max
+          FROM oncefence.quota_counts AS c
+         CROSS JOIN LATERAL (
+            SELECT sum(t.u) AS used, sum(t.l) AS lookups, sum(t.c) AS cursors,
+                   bool_or(t.l + t.c > t.u) AS is_torn
+              FROM unnest(c.used, c.lookups, c.cursors) AS t (u, l, c)) AS n
+         WHERE n.used > c.limit_max OR n.is_torn
+        """,
+    ),
+    Rule(
+        name="nothing_is_sent_without_its_quota",
+        meaning="a marked attempt has a unit of every count that its command uses (C301)",
+        query="""
+        SELECT a.org_id, a.command_id, a.attempt_id
+          FROM oncefence.effect_attempts AS a
+          JOIN oncefence.commands AS c
+            ON c.org_id = a.org_id AND c.command_id = a.command_id
+         WHERE a.started_at IS NOT NULL
+           AND jsonb_array_length(a.quota)
+               <> (SELECT count(*) FROM jsonb_array_elements(c.quota) AS d
+                    WHERE d ->> 'limit' IS NOT NULL)
+        """,
+    ),
+    Rule(
         name="audit_rows_follow_one_another",
         meaning="the audit rows of an org are one chain, whole and as they were written (C406)",
         query=BROKEN_LINKS,
@@ -433,7 +501,8 @@ QUEUES: Final = (
                         WHERE r.org_id = w.org_id AND r.work_id = w.work_id
                           AND r.verdict <> 'unreachable'), '-infinity')) AS s
          -- Of a dispatch it is the look before a create.
-         WHERE w.family IN ('effect.lookup', 'effect.dispatch') AND w.state IN {_ACTIVE}
+         WHERE (w.family = 'effect.lookup' OR w.family IN {EFFECT_FAMILIES})
+           AND w.state IN {_ACTIVE}
            AND s.unreached_since
                <= statement_timestamp() - CAST(:lookup_blocked_after AS interval)
         """,  # noqa: S608  # constants of this file
@@ -455,6 +524,26 @@ QUEUES: Final = (
          WHERE w.state IN ('pending', 'retry')
          GROUP BY w.org_id, w.command_id, w.execution_id, w.work_id
         """,
+    ),
+    Rule(
+        name="refresh_unknown",
+        meaning="a principal's tokens cannot be renewed until a person authorises it anew (C291)",
+        # The principal, and each command that waits for it.
+        query=f"""
+        SELECT a.org_id, w.command_id, w.execution_id, w.work_id, g.binding_id, a.generation_id,
+               a.state, a.failure_class, a.changed_at AS since
+          FROM oncefence.authorization_grants AS a
+          JOIN oncefence.binding_generations AS g
+            ON g.org_id = a.org_id AND g.generation_id = a.generation_id AND g.state = 'current'
+          LEFT JOIN oncefence.commands AS c
+            ON c.org_id = g.org_id AND c.generation_id = g.generation_id
+           AND EXISTS (SELECT FROM oncefence.work_items AS i
+                        WHERE i.org_id = c.org_id AND i.command_id = c.command_id
+                          AND i.state IN {_ACTIVE})
+          LEFT JOIN oncefence.work_items AS w
+            ON w.org_id = c.org_id AND w.command_id = c.command_id AND w.state IN {_ACTIVE}
+         WHERE a.state IN ('refresh_unknown', 'needs_reauthorization')
+        """,  # noqa: S608  # constants of this file
     ),
     Rule(
         name="quarantined",

@@ -10,16 +10,18 @@ from typing import Any, Final
 from sqlalchemy import Row
 
 from oncefence.catalog.freeze import FrozenRequest
-from oncefence.domain.ids import BindingGenerationId, ExecutionId, OrgId
+from oncefence.domain.ids import ExecutionId, OrgId
 from oncefence.domain.redaction import Secret
 from oncefence.storage.driver_connection import AnyRow
 from oncefence.storage.frozen import open_request
+from oncefence.storage.sealed_tokens import GenerationKey, TokenField
 from oncefence.storage.sealing import KeyRing
 
 ACCESS: Final = """
-           c.binding_id, c.generation_id, b.base_url, b.is_local, g.state AS generation_state,
-           g.wrapped_key AS token_wrapped_key, g.key_id AS token_key_id, g.token_version,
-           t.ciphertext AS token_ciphertext, k.wrapped_key, k.key_id, s.ciphertext
+           c.binding_id, c.generation_id, coalesce(g.base_url, b.base_url) AS base_url, b.is_local,
+           g.state AS generation_state, g.wrapped_key AS token_wrapped_key,
+           g.key_id AS token_key_id, g.token_version, t.ciphertext AS token_ciphertext,
+           k.wrapped_key, k.key_id, s.ciphertext
 """
 # Of a command `c` and its execution's id `x.execution_id`.
 ACCESS_OF_COMMAND: Final = """
@@ -65,17 +67,7 @@ def unseal_read(
 
 def open_token(ring: KeyRing, org: OrgId, row: AnyRow) -> Secret:
     """The access token of the generation and version that `row` names."""
-    generation = BindingGenerationId(row.generation_id)
-    key = ring.unwrap(
-        row.token_wrapped_key, row.token_key_id, "generation", org, row.binding_id, generation
+    key = GenerationKey.opened(
+        ring, row.token_wrapped_key, row.token_key_id, org, row.binding_id, row.generation_id
     )
-    return Secret(
-        key.open(
-            row.token_ciphertext,
-            "access_token",
-            org,
-            row.binding_id,
-            generation,
-            row.token_version,
-        ).decode()
-    )
+    return key.open(TokenField.ACCESS, row.token_version, row.token_ciphertext)

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from oncefence.domain.ids import OrgId, WorkId
 from oncefence.domain.limits import Limits
 from oncefence.domain.replay import REMEDIES, ReplayFacts, ReplayVerdict, judge
-from oncefence.domain.work_item import DISPATCH
+from oncefence.domain.work_item import EFFECTS
 
 
 def _overtaken(lane: str) -> str:
@@ -85,6 +85,7 @@ FACTS = text(
         ON p.org_id = w.org_id AND p.binding_id = coalesce(c.binding_id, w.binding_id)
       LEFT JOIN oncefence.principal_bindings AS b
         ON b.org_id = w.org_id AND b.name = n.principal_binding
+       AND b.subject IS NOT DISTINCT FROM p.subject
       LEFT JOIN oncefence.binding_generations AS g
         ON g.org_id = c.org_id AND g.generation_id = c.generation_id
       LEFT JOIN oncefence.binding_generations AS h
@@ -132,7 +133,7 @@ class PlanLine:
     @property
     def provider_calls(self) -> int:
         """How many calls a replay begins with; a retry of it may make more."""
-        is_call = self.verdict is ReplayVerdict.SAFE_TO_REPLAY and self.family == DISPATCH
+        is_call = self.verdict is ReplayVerdict.SAFE_TO_REPLAY and self.family in EFFECTS
         return int(is_call)
 
 

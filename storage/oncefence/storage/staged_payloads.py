@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from oncefence.storage.tables import staged_payloads
+from oncefence.storage.wrapped_keys import WrappedKeys, under_other_keys
 
 KEPT_FOR: Final = timedelta(days=7)
 
@@ -38,6 +39,25 @@ ERASE = (
         < func.clock_timestamp() - bindparam("kept_for", type_=Interval),
     )
     .values(wrapped_key=None)
+)
+UNDER_OTHER_KEYS = under_other_keys(
+    staged_payloads, staged_payloads.c.org_id, staged_payloads.c.payload_address
+)
+REWRAP = (
+    update(staged_payloads)
+    .where(
+        staged_payloads.c.org_id == bindparam("of_org_id"),
+        staged_payloads.c.payload_address == bindparam("of_payload_address"),
+    )
+    .values(wrapped_key=bindparam("wrapped_key"), key_id=bindparam("key_id"))
+)
+
+WRAPPED: Final = WrappedKeys(
+    table="staged_payloads",
+    identity=("org_id", "payload_address"),
+    held=UNDER_OTHER_KEYS,
+    rewrap=REWRAP,
+    place=lambda row: ("staged", row.org_id, bytes(row.payload_address).hex()),
 )
 
 

@@ -7,7 +7,7 @@ row lock that nobody holds the row.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import (
     Integer,
@@ -19,15 +19,19 @@ from sqlalchemy import (
     insert,
     literal_column,
     select,
+    text,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
-from oncefence.domain.ids import OrgId, WorkId
-from oncefence.domain.work_item import WORK_ITEM
+from oncefence.domain.ids import OrgId, PrincipalBindingId, WorkId
+from oncefence.domain.work_item import EFFECTS, WORK_ITEM
 from oncefence.storage.tables import work_items
+
+EFFECT_FAMILIES: Final = "(" + ", ".join(f"'{family}'" for family in sorted(EFFECTS)) + ")"
+"""Of SQL: the families whose run is an attempt to change a record."""
 
 _THIS = (
     work_items.c.org_id == bindparam("of_org"),
@@ -87,6 +91,22 @@ PUT_OFF = (
         work_items.c.run_after < bindparam("due"),
     )
     .values(run_after=bindparam("due"))
+)
+# By the very instant that an item is put off to while a renewal is out, so that what waits for a
+# time of its own, as a provider may have asked, is not moved. What somebody holds just then is not
+# waited for: it was put off to that instant before the renewal ended, or sees the new token.
+RELEASE = text(
+    """
+    UPDATE oncefence.work_items AS w
+       SET run_after = coalesce(CAST(:due AS timestamptz),
+                                date_trunc('milliseconds', clock_timestamp()))
+      FROM (SELECT o.org_id, o.work_id FROM oncefence.work_items AS o
+             WHERE o.org_id = :org AND o.queue_class >= '' AND o.binding_id = :binding
+               AND o.state IN ('pending', 'retry') AND o.run_after = :waits_until
+             ORDER BY o.work_id FOR UPDATE SKIP LOCKED) AS waiting
+     WHERE w.org_id = waiting.org_id AND w.work_id = waiting.work_id
+    RETURNING w.queue_class
+    """
 )
 CANCEL = (
     update(work_items)
@@ -246,6 +266,21 @@ async def bring_forward(
 async def put_off(connection: AsyncConnection, row: Row[Any], due: datetime) -> None:
     """Make the locked `row`, which nobody holds, due no earlier than `due`."""
     await connection.execute(PUT_OFF, {"of_org": row.org_id, "of_work": row.work_id, "due": due})
+
+
+async def release(
+    connection: AsyncConnection,
+    org: OrgId,
+    binding: PrincipalBindingId,
+    *,
+    waits_until: datetime,
+    due: datetime | None,
+) -> list[str]:
+    """Items of the binding due at `waits_until` are due at `due`, or now; gives their classes."""
+    found = await connection.execute(
+        RELEASE, {"org": org, "binding": binding, "waits_until": waits_until, "due": due}
+    )
+    return sorted({row.queue_class for row in found.all()})
 
 
 async def cancel(

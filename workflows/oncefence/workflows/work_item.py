@@ -26,9 +26,13 @@ ORG = SearchAttributeKey.for_keyword("OncefenceOrg")
 FAMILY = SearchAttributeKey.for_keyword("OncefenceFamily")
 STATUS = SearchAttributeKey.for_keyword("OncefenceExecutionStatus")
 
-# Two families have a run of their own, because their claim or their end writes more than the
+# Effects and lookups have a run of their own, because their claim or their end writes more than the
 # item; all others are handlers of the one run.
-_RUNS = {"effect.dispatch": RUN_ATTEMPT, "effect.lookup": RUN_LOOKUP}
+_RUNS = {
+    "effect.dispatch": RUN_ATTEMPT,
+    "connected.deliver": RUN_ATTEMPT,
+    "effect.lookup": RUN_LOOKUP,
+}
 
 
 def workflow_id(work_id: str) -> str:

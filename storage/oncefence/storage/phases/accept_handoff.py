@@ -22,6 +22,7 @@ from oncefence.domain.ids import (
 )
 from oncefence.domain.limits import Limits
 from oncefence.domain.remote_link import LinkPin
+from oncefence.domain.work_item import CONNECTED, DISPATCH
 from oncefence.storage.driver_connection import AnyRow, DriverRow, driver_connection
 from oncefence.storage.engine import constraint_name, run_phase
 from oncefence.storage.frozen import seal_request
@@ -71,7 +72,13 @@ async def accept_handoff(
         **_admission_values(caller, handover, limits.retention_days),
         **_command_values(command),
         **_replay_values(operation, request),
+        "family": DISPATCH if operation.user is None else CONNECTED,
         "looks_first": operation.looks_first,
+        "quota": json.dumps(operation.quota_dimensions(operation.endpoint_class)),
+        "lookup_quota": json.dumps(
+            operation.quota_dimensions(operation.lookup.endpoint_class) if operation.lookup else []
+        ),
+        "identity_ordinal": context.identity_ordinal,
         "local_object": operation.local_object,
         "remote_object": operation.remote_object,
         **_request_values(ring, caller, command.command, request, payload),
@@ -111,6 +118,7 @@ async def accept_handoff(
             due=written.run_after,
             deadline_ms=command.deadline_ms,
             has_room=written.has_room,
+            family=str(values["family"]),
         )
     row = await find_admission(engine, handover.key)
     if row is None:

@@ -8,18 +8,20 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from oncefence.domain.errors import NoSuchTarget, Refused, SubjectTaken
 from oncefence.domain.ids import LinkId, OrgId, derived_id, named_id
 from oncefence.domain.remote_link import LinkState
-from oncefence.storage import audit, remote_links
+from oncefence.storage import audit, principal_bindings, remote_links
 from oncefence.storage.engine import constraint_name, run_phase
 
-BINDING = text(
-    "SELECT binding_id FROM oncefence.principal_bindings WHERE org_id = :org AND name = :name"
+# Whose records are meant now; of a binding whose last account is gone, those of that one.
+IDENTITY = text(
+    "SELECT identity_ordinal FROM oncefence.binding_generations"
+    " WHERE org_id = :org AND binding_id = :binding ORDER BY ordinal DESC LIMIT 1"
 )
 PRESENT = text(
     "SELECT link_id, remote_object, remote_id, state FROM oncefence.remote_links"
     " WHERE org_id = :org AND binding_id = :binding AND local_object = :local_object"
-    " AND subject = :subject AND state <> 'retired'"
+    " AND subject = :subject AND state <> 'retired' AND identity_ordinal = :identity"
 )
-# Links of this very pair that were retired: each has its identity for good.
+# Links of this very pair that were retired or are of another account: each has its id for good.
 RETIRED = text(
     "SELECT count(*) FROM oncefence.remote_links"
     " WHERE org_id = :org AND binding_id = :binding AND local_object = :local_object"
@@ -42,6 +44,7 @@ async def adopt_link(
     org: OrgId,
     *,
     binding_name: str,
+    user: str | None = None,
     local_object: str,
     subject: str,
     remote_object: str,
@@ -51,30 +54,34 @@ async def adopt_link(
     """
     Link the subject to the remote record; the same link again is the same one.
 
+    It is a record in the account of `user`, or in that of the organisation where there is none.
+
     Raises:
-        NoSuchTarget: The org has no principal binding of that name.
+        NoSuchTarget: The org, or that user, has no principal binding of that name.
         LinkTaken: Subject or remote record is linked to something else.
         SubjectTaken: A record of it is being created, and what becomes of that is not known yet.
     """
 
     async def transaction() -> LinkId:
         async with engine.begin() as connection:
-            binding = (
-                await connection.execute(BINDING, {"org": org, "name": binding_name})
-            ).scalar_one_or_none()
-            if binding is None:
+            found = await principal_bindings.find(connection, org, binding_name, user)
+            if found is None:
                 raise NoSuchTarget(
-                    kind="principal binding",
+                    kind="principal binding" + ("" if user is None else " of that user"),
                     name=binding_name,
-                    remedy="make it with `oncefence binding add`",
+                    remedy="make it with `oncefence binding connect` or `oncefence binding add`",
                 )
+            binding = found.binding_id
             place = {
                 "org": org,
                 "binding": binding,
                 "local_object": local_object,
                 "subject": subject,
             }
-            present = (await connection.execute(PRESENT, place)).one_or_none()
+            identity = (await connection.execute(IDENTITY, place)).scalar_one()
+            present = (
+                await connection.execute(PRESENT, place | {"identity": identity})
+            ).one_or_none()
             if present is not None:
                 if present.state == LinkState.CREATING:
                     raise SubjectTaken(
@@ -104,6 +111,7 @@ async def adopt_link(
                     "remote_object": remote_object,
                     "remote_id": remote_id,
                     "state": LinkState.ACTIVE.value,
+                    "identity_ordinal": identity,
                 },
             )
             await audit.add(

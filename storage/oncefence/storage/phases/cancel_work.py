@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from oncefence.domain.errors import ActRefused, NoSuchTarget
 from oncefence.domain.ids import CommandId, ExecutionId, OrgId, WorkId
 from oncefence.domain.operator import Act
-from oncefence.domain.work_item import DISPATCH, LOOKUP, NON_EXECUTABLE, WORK_ITEM
+from oncefence.domain.work_item import EFFECTS, LOOKUP, NON_EXECUTABLE, WORK_ITEM
 from oncefence.storage import audit, effect_attempts, executions, remote_links, work_items
 from oncefence.storage.engine import run_phase
 from oncefence.storage.work_version import refuse_moved
@@ -96,7 +96,7 @@ def _refuse_unstoppable(item: Row[Any]) -> None:
 
 async def _cancel(connection: AsyncConnection, item: Row[Any]) -> CancelEnd:
     status = None
-    if item.family == DISPATCH:
+    if item.family in EFFECTS:
         org = OrgId(item.org_id)
         execution = await executions.lock(connection, org, ExecutionId(item.execution_id))
         if execution.status != "accepted":
@@ -130,7 +130,7 @@ async def _ask(connection: AsyncConnection, item: Row[Any]) -> CancelEnd:
         raise _refusal(
             item, "open_attempt", "its request is on its way; its outcome will be recorded"
         )
-    if item.family == DISPATCH:
+    if item.family in EFFECTS:
         raise _refusal(
             item,
             "claimed",

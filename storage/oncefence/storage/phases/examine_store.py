@@ -18,8 +18,8 @@ FACTS = text(
     " (SELECT version_num FROM oncefence.alembic_version) AS schema_version,"
     " (SELECT is_development FROM oncefence.deployment) AS is_development"
 )
-# Each org's key, and one generation and one execution for each key of the ring: enough to know
-# whether the ring opens what is stored, without opening everything.
+# Each org's key, and one of each other kind for each key of the ring: enough to know whether the
+# ring opens what is stored, without opening everything.
 WRAPPED = text(
     """
     SELECT 'org' AS kind, ARRAY[k.org_id] AS place, k.wrapped_key, k.key_id
@@ -32,6 +32,14 @@ WRAPPED = text(
     (SELECT DISTINCT ON (x.key_id) 'execution', ARRAY[x.org_id, x.execution_id::text],
             x.wrapped_key, x.key_id
        FROM oncefence.execution_keys AS x WHERE x.wrapped_key IS NOT NULL)
+    UNION ALL
+    (SELECT DISTINCT ON (s.key_id) 'staged',
+            ARRAY[s.org_id, encode(s.payload_address, 'hex')], s.wrapped_key, s.key_id
+       FROM oncefence.staged_payloads AS s WHERE s.wrapped_key IS NOT NULL)
+    UNION ALL
+    (SELECT DISTINCT ON (a.key_id) 'provider_app', ARRAY[a.org_id, a.app_id::text],
+            a.wrapped_key, a.key_id
+       FROM oncefence.provider_apps AS a)
     """
 )
 

@@ -18,6 +18,7 @@ from oncefence.storage.admission_window import (
     window_values,
 )
 from oncefence.storage.engine import one_statement, run_phase
+from oncefence.storage.work_items import EFFECT_FAMILIES
 
 # From class to class along the index, then into each that has something due, for as many as its
 # window has room. So neither a backlog of one class nor finished work costs the others anything,
@@ -65,7 +66,7 @@ DUE = text(
            AND ({IS_NUDGED}) IS NOT TRUE
            -- An attempt is settled as lost, and an item given up or cancelled, whatever holds the
            -- next claim back.
-           AND (w.family = 'effect.dispatch' OR w.cancel_requested_at IS NOT NULL
+           AND (w.family IN {EFFECT_FAMILIES} OR w.cancel_requested_at IS NOT NULL
                 OR w.claims_lost + 1 >= :claims_lost_max OR ({MAY_BE_CLAIMED}))
     )
     SELECT w.org_id, w.work_id, w.family, w.deadline_ms, w.run_after, w.ownership_epoch,

@@ -9,11 +9,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.domain.ids import OrgId
 from oncefence.storage.engine import run_phase
+from oncefence.storage.work_items import EFFECT_FAMILIES
 
 # One snapshot, so that no command is seen twice or with another one's attempt.
 SNAPSHOT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 COMMANDS = text(
-    """
+    f"""
     SELECT c.command_id, c.outbox_id, c.subject, e.status, e.attempt,
            e.status IN ('accepted', 'retrying') AND EXISTS (
              SELECT FROM oncefence.work_items AS w
@@ -23,13 +24,13 @@ COMMANDS = text(
                JOIN oncefence.executions AS o
                  ON o.org_id = a.org_id AND o.execution_id = a.execution_id
               WHERE w.org_id = c.org_id AND w.command_id = c.command_id
-                AND w.family = 'effect.dispatch' AND w.state IN ('pending', 'retry')
+                AND w.family IN {EFFECT_FAMILIES} AND w.state IN ('pending', 'retry')
                 AND a.disposition IS NULL AND o.status = 'needs_attention') AS waits_for_a_person
       FROM oncefence.commands AS c
       JOIN oncefence.executions AS e ON e.org_id = c.org_id AND e.command_id = c.command_id
      WHERE c.org_id = :org
      ORDER BY c.accepted_at, c.command_id
-    """
+    """  # noqa: S608  # only a constant is joined in
 )
 OPEN_ATTEMPTS = text(
     "SELECT attempt_id, command_id FROM oncefence.effect_attempts"

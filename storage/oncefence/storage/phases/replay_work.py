@@ -12,7 +12,7 @@ from oncefence.domain.ids import CommandId, ExecutionId, OrgId, WorkId
 from oncefence.domain.limits import Limits
 from oncefence.domain.operator import Act
 from oncefence.domain.replay import ReplayVerdict
-from oncefence.domain.work_item import DISPATCH
+from oncefence.domain.work_item import EFFECTS
 from oncefence.storage import audit, effect_attempts, executions, work_items
 from oncefence.storage.engine import run_phase
 from oncefence.storage.phases.add_work import SERIALISE
@@ -58,8 +58,10 @@ HOLD_GENERATION = text(
     " WHERE c.org_id = :org AND c.command_id = :command FOR SHARE OF g"
 )
 DISPATCHES = text(
-    "SELECT count(*) FROM oncefence.work_items WHERE org_id = :org AND command_id = :command"
-    " AND family = 'effect.dispatch'"
+    f"""
+    SELECT count(*) FROM oncefence.work_items
+     WHERE org_id = :org AND command_id = :command AND family IN {work_items.EFFECT_FAMILIES}
+    """  # noqa: S608  # only a constant is joined in
 )
 
 
@@ -161,7 +163,7 @@ async def _hold(connection: AsyncConnection, item: Row[Any]) -> Row[Any] | None:
     command = {"org": item.org_id, "command": item.command_id}
     await effect_attempts.lock_doubts(connection, OrgId(item.org_id), CommandId(item.command_id))
     execution = None
-    if item.family == DISPATCH:
+    if item.family in EFFECTS:
         execution = await executions.lock(
             connection, OrgId(item.org_id), ExecutionId(item.execution_id)
         )
@@ -183,7 +185,7 @@ def _refuse_unsafe(line: PlanLine) -> None:
 
 async def _new_id(connection: AsyncConnection, item: Row[Any]) -> WorkId:
     """Derived, so that it is the same however often this transaction is run."""
-    if item.family != DISPATCH:
+    if item.family not in EFFECTS:
         return WorkId(ids.derived_id(item.work_id, "replay"))
     before = await connection.execute(DISPATCHES, {"org": item.org_id, "command": item.command_id})
     return ids.dispatch_work_id(CommandId(item.command_id), before.scalar_one() + 1)

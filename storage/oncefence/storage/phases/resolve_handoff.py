@@ -24,7 +24,8 @@ CONTEXT = text(
     """
     SELECT v.view_id, v.digest AS view_digest, v.revision AS view_revision,
            v.content AS view_content,
-           v.principal_binding, b.binding_id, b.provider, g.generation_id,
+           v.principal_binding, b.binding_id, b.kind AS binding_kind, b.provider, g.generation_id,
+           g.identity_ordinal,
            l.link_id, l.version AS link_version, l.state AS link_state, l.remote_id,
            l.remote_object AS link_object,
            s.wrapped_key, s.key_id, s.ciphertext,
@@ -40,12 +41,13 @@ CONTEXT = text(
                          ORDER BY a.ordinal DESC LIMIT 1)
       LEFT JOIN oncefence.principal_bindings AS b
         ON b.org_id = v.org_id AND b.name = v.principal_binding
+       AND b.subject IS NOT DISTINCT FROM CAST(:user AS text)
       LEFT JOIN oncefence.binding_generations AS g
         ON g.org_id = b.org_id AND g.binding_id = b.binding_id AND g.state = 'current'
       LEFT JOIN oncefence.remote_links AS l
         ON l.org_id = b.org_id AND l.binding_id = b.binding_id AND l.subject = :subject
        AND l.local_object = v.local_objects[array_position(v.operations, :operation)]
-       AND l.state <> 'retired'
+       AND l.state <> 'retired' AND l.identity_ordinal = g.identity_ordinal
       LEFT JOIN oncefence.staged_payloads AS s
         ON s.org_id = :org AND s.payload_address = :address AND s.wrapped_key IS NOT NULL
     """
@@ -82,7 +84,29 @@ async def resolve_handoff(
         NoSuchTarget: Operation, binding, link or payload is not there.
         SubjectTaken: A record is to be created of what has one.
     """
-    rows = await _read(engine, caller, handover)
+    user: str | None = None
+    while True:
+        found = await _found(engine, caller, handover, user)
+        if isinstance(found, Admitted):
+            return found
+        operation, context = found
+        payload = None
+        if context.ciphertext is not None:
+            payload = _payload(ring, caller, handover, context)
+            # Whose account it is done with stands in the payload alone.
+            named = operation.user_of(payload)
+            if named != user:
+                user = named
+                continue
+        _refuse_missing(handover, operation, context, user)
+        assert payload is not None, "what is missing was refused"
+        return Resolved(operation=operation, context=context, payload=payload)
+
+
+async def _found(
+    engine: AsyncEngine, caller: Caller, handover: Handover, user: str | None
+) -> tuple[BoundOperation, DriverRow] | Admitted:
+    rows = await _read(engine, caller, handover, user)
     context = rows[0]
     if context.admission is not None:
         return Admitted(row=context)
@@ -94,13 +118,12 @@ async def resolve_handoff(
         )
     operation = _operation(handover, context)
     operation.check_subject(handover.subject)
-    _refuse_missing(handover, operation, context)
-    return Resolved(
-        operation=operation, context=context, payload=_payload(ring, caller, handover, context)
-    )
+    return operation, context
 
 
-async def _read(engine: AsyncEngine, caller: Caller, handover: Handover) -> list[DriverRow]:
+async def _read(
+    engine: AsyncEngine, caller: Caller, handover: Handover, user: str | None
+) -> list[DriverRow]:
     async def transaction() -> list[DriverRow]:
         async with driver_connection(engine) as connection:
             return await connection.all(
@@ -112,6 +135,7 @@ async def _read(engine: AsyncEngine, caller: Caller, handover: Handover) -> list
                     "operation": handover.operation,
                     "subject": handover.subject,
                     "address": caller.org_key.address(handover.digest),
+                    "user": user,
                 },
             )
 
@@ -135,12 +159,21 @@ def _view(content: str) -> IntegrationBindingView:
     return IntegrationBindingView.from_json(content)
 
 
-def _refuse_missing(handover: Handover, operation: BoundOperation, context: DriverRow) -> None:
-    if context.generation_id is None:
+def _refuse_missing(
+    handover: Handover, operation: BoundOperation, context: DriverRow, user: str | None
+) -> None:
+    if context.ciphertext is None:
         raise NoSuchTarget(
-            kind="principal binding",
+            kind="payload",
+            name=handover.digest,
+            remedy="put its bytes first: PUT /v1/payloads/{digest}",
+        )
+    if context.generation_id is None:
+        whose = "" if user is None else " of that user"
+        raise NoSuchTarget(
+            kind=f"connected principal binding{whose}",
             name=context.principal_binding,
-            remedy="make it with `oncefence binding add`",
+            remedy="make it with `oncefence binding connect` or `oncefence binding add`",
         )
     if context.provider != operation.provider:
         raise NoSuchTarget(
@@ -153,12 +186,6 @@ def _refuse_missing(handover: Handover, operation: BoundOperation, context: Driv
     else:
         _refuse_unlinked(handover, operation, context.link_state)
         _refuse_other_object(handover, operation, context.link_object)
-    if context.ciphertext is None:
-        raise NoSuchTarget(
-            kind="payload",
-            name=handover.digest,
-            remedy="put its bytes first: PUT /v1/payloads/{digest}",
-        )
 
 
 def _refuse_taken(handover: Handover, operation: BoundOperation, link_state: str | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from oncefence.domain.breaker import Sign
 from oncefence.domain.effect import Outcome
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
@@ -19,10 +20,10 @@ from oncefence.storage.engine import run_phase
 from oncefence.storage.phases.find_work import WorkRef, lookup_ref
 
 SETTLE = text(
-    "SELECT * FROM oncefence.settle_attempt_v2(:org, :work, :attempt, :token, :epoch, :outcome,"
+    "SELECT * FROM oncefence.settle_attempt_v3(:org, :work, :attempt, :token, :epoch, :outcome,"
     " :may_have_applied, :failure_class, :status, CAST(:receipt AS jsonb),"
     " CAST(:phases AS jsonb), :answer, :as_of, :run_after, :attempts_max, :first_lookup_at,"
-    " :created_id)"
+    " :created_id, CAST(:told AS jsonb), :sign, :credential_refused)"
 )
 
 
@@ -44,6 +45,15 @@ class AttemptEnd:
     retry_after_seconds: float
     created_id: str | None = None
     """The provider's id of the record that a create made."""
+
+    told: Mapping[str, Any] | None = None
+    """What the answer says of the provider's quota (C302), as `correct_quota` reads it."""
+
+    sign: Sign | None = None
+    """What it says of the provider's health; None where it says nothing of it (C304)."""
+
+    is_credential_refused: bool = False
+    """A 401: the token's version is suspect (C293)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +113,9 @@ async def settle_attempt(
                     "attempts_max": limits.attempts_max,
                     "first_lookup_at": as_of + timedelta(seconds=limits.first_lookup_seconds),
                     "created_id": end.created_id,
+                    "told": None if end.told is None else json.dumps(dict(end.told)),
+                    "sign": end.sign,
+                    "credential_refused": end.is_credential_refused,
                 },
             )
 

@@ -9,15 +9,24 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from oncefence.domain import ids
+from oncefence.domain.breaker import Sign
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
 from oncefence.domain.ids import CommandId, LeaseToken, LookupId, OrgId, WorkId
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import FirstLook, Grade, conclude_first_look
 from oncefence.domain.settlement import FailureClass
-from oncefence.storage import effect_attempts, executions, lookups, remote_links, work_items
+from oncefence.storage import (
+    effect_attempts,
+    executions,
+    lookups,
+    quota_counts,
+    remote_links,
+    work_items,
+)
 from oncefence.storage.engine import run_phase
 from oncefence.storage.phases.begin_first_look import FirstLookBegun
+from oncefence.storage.read_admission import note_read, note_refused
 
 COMPLETE = text("SELECT oncefence.add_completion(:org, :execution)")
 TOLD_BEFORE = text(
@@ -37,6 +46,14 @@ class FirstLookEnd:
     response_status: int | None
     receipt: Mapping[str, str]
     phases: Mapping[str, Any]
+    sign: Sign | None = None
+    """What the read says of the provider's health; None where it says nothing of it (C307)."""
+
+    told: Mapping[str, Any] | None = None
+    """What the answer says of the provider's quota (C302)."""
+
+    refused_version: int | None = None
+    """The version of the token that the provider answered 401 to (C293)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +119,28 @@ async def settle_first_look(
                     "phases": dict(end.phases),
                 },
             )
+            due = None
             if does.wait_seconds is not None:
                 due = as_of + timedelta(seconds=does.wait_seconds * limits.time_scale)
                 await work_items.put_off(connection, item, due)
-                return FirstLookSettled(next_due=due)
-            if does.failure_class is not None:
+            elif does.failure_class is not None:
                 await _end(connection, item, execution, does.failure_class)
-            return FirstLookSettled(failure_class=does.failure_class)
+            if end.refused_version is not None:
+                await note_refused(
+                    connection,
+                    begun.org,
+                    begun.work,
+                    begun.command,
+                    version=end.refused_version,
+                )
+            if end.told is not None:
+                await quota_counts.tell(connection, begun.org, begun.command, end.told)
+            if end.sign is not None:
+                # Breakers are locked after links.
+                await note_read(
+                    connection, begun.org, begun.command, end.sign, began_at=begun.began_at
+                )
+            return FirstLookSettled(failure_class=does.failure_class, next_due=due)
 
     return await run_phase("settle_first_look", transaction)
 

@@ -9,6 +9,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from oncefence.domain import ids
+from oncefence.domain.breaker import Sign
 from oncefence.domain.effect import Disposition
 from oncefence.domain.errors import FenceLost
 from oncefence.domain.fence import Fence
@@ -16,8 +17,16 @@ from oncefence.domain.ids import AttemptId, CommandId, EvidenceId, ExecutionId, 
 from oncefence.domain.limits import Limits
 from oncefence.domain.lookup import Conclusion, Grade, Verdict, conclude
 from oncefence.domain.settlement import FailureClass
-from oncefence.storage import effect_attempts, executions, lookups, remote_links, work_items
+from oncefence.storage import (
+    effect_attempts,
+    executions,
+    lookups,
+    quota_counts,
+    remote_links,
+    work_items,
+)
 from oncefence.storage.engine import run_phase
+from oncefence.storage.read_admission import note_read, note_refused
 
 COMPLETE = text("SELECT oncefence.add_completion(:org, :execution)")
 PROOF = text(
@@ -62,6 +71,15 @@ class LookupEnd:
     phases: Mapping[str, Any]
     created_id: str | None = None
     """The provider's id of the record that a create made."""
+
+    sign: Sign | None = None
+    """What the read says of the provider's health; None where it says nothing of it (C307)."""
+
+    told: Mapping[str, Any] | None = None
+    """What the answer says of the provider's quota (C302)."""
+
+    refused_version: int | None = None
+    """The version of the token that the provider answered 401 to (C293)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +153,25 @@ async def settle_lookup(
                 },
             )
             does = await _close_slot(connection, item, does, end.created_id)
+            if end.refused_version is not None:
+                await note_refused(
+                    connection,
+                    fence.org,
+                    fence.work,
+                    CommandId(item.command_id),
+                    version=end.refused_version,
+                )
+            if end.told is not None:
+                await quota_counts.tell(connection, fence.org, CommandId(item.command_id), end.told)
+            if end.sign is not None:
+                # Breakers are locked after links. It began when it was claimed.
+                await note_read(
+                    connection,
+                    fence.org,
+                    CommandId(item.command_id),
+                    end.sign,
+                    began_at=item.changed_at,
+                )
             if does.execution_status is None:
                 assert does.next_wait_seconds is not None, "an open investigation waits"
                 due = as_of + timedelta(seconds=does.next_wait_seconds * limits.time_scale)

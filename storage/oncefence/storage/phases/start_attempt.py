@@ -35,7 +35,7 @@ from oncefence.storage.pinned_access import open_token
 from oncefence.storage.sealing import DataKey, KeyRing
 
 START = text(
-    "SELECT * FROM oncefence.start_attempt_v2(:org, :work, :as_of, :owner, :token,"
+    "SELECT * FROM oncefence.start_attempt_v3(:org, :work, :as_of, :owner, :token,"
     " :lease_margin, :claims_lost_max, :engine_capability, :ramp_claims_max, :may_start)"
 )
 

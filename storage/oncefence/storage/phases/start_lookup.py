@@ -22,7 +22,7 @@ from oncefence.domain.ids import (
     WorkId,
 )
 from oncefence.domain.limits import Limits
-from oncefence.storage import executions, lookups, work_items
+from oncefence.storage import executions, lookups, quota_counts, work_items
 from oncefence.storage.attempt_evidence import OF_ATTEMPT
 from oncefence.storage.claims import Lost, NotStarted, claim
 from oncefence.storage.engine import run_phase
@@ -32,6 +32,8 @@ from oncefence.storage.pinned_access import (
     UnsealedLookup,
     unseal_read,
 )
+from oncefence.storage.quota_counts import Units
+from oncefence.storage.read_admission import held_back
 from oncefence.storage.sealing import KeyRing
 
 _NO_CEILING = 2**31 - 1
@@ -97,6 +99,7 @@ class LookupStarted:
     """An earlier attempt of the command may have applied too, so words about this one alone
     settle nothing."""
 
+    token_version: int
     sealed: Row[Any] = field(repr=False)
 
 
@@ -138,6 +141,13 @@ async def start_lookup(
                 OF_ATTEMPT, {"of_org": org, "of_attempt": item.attempt_id}
             )
             words = tuple(_late_word(row) for row in rows.all())
+            # The starter's word needs no read, and so nothing of the provider.
+            units = Units()
+            if may_claim and not words:
+                held = await held_back(connection, item, as_of=as_of, limits=limits)
+                if isinstance(held, NotStarted):
+                    return held
+                units = held
             found = await claim(
                 connection,
                 org,
@@ -150,6 +160,8 @@ async def start_lookup(
                 # The starter's own word settles it whatever became of those who looked.
                 claims_lost_max=_NO_CEILING if words else None,
             )
+            if not isinstance(found, Fence):
+                await quota_counts.give_back(connection, units)
             if isinstance(found, NotStarted):
                 return found
             if isinstance(found, Lost):
@@ -230,5 +242,6 @@ def _started(
         tries_spent=tries_spent,
         late_words=late_words,
         has_other_doubts=row.has_other_doubts,
+        token_version=row.token_version,
         sealed=row,
     )

@@ -28,13 +28,15 @@ WITH admitted AS (
         provider, endpoint_class, view_id, view_digest, binding_id, generation_id, link_id,
         link_version, remote_id, payload_address, request_method, request_target,
         request_headers, request_body_address, idempotency_key, replay_window_seconds,
-        deadline_ms, lookup_deadline_ms, is_sensitive, completion_contract, looks_first)
+        deadline_ms, lookup_deadline_ms, is_sensitive, completion_contract, looks_first,
+        quota, lookup_quota)
     SELECT p.org_id, :command_id, :handoff_key, :outbox_id, :operation, :subject,
         :provider, :endpoint_class, :view_id, :view_digest, :binding_id, :generation_id, :link_id,
         :link_version, :remote_id, :payload_address, :request_method, :request_target,
         CAST(:request_headers AS jsonb), :request_body_address, :idempotency_key,
         :replay_window_seconds, :deadline_ms, :lookup_deadline_ms, :is_sensitive,
-        CAST(:completion_contract AS jsonb), :looks_first
+        CAST(:completion_contract AS jsonb), :looks_first,
+        CAST(:quota AS jsonb), CAST(:lookup_quota AS jsonb)
       FROM places AS p
     RETURNING org_id, command_id
 ), execution AS (
@@ -56,7 +58,7 @@ WITH admitted AS (
     INSERT INTO oncefence.work_items (org_id, work_id, family, subject_kind, subject_id,
         command_id, execution_id, installation, view_id, view_digest, view_revision, definition,
         provider, binding_id, queue_class, deadline_ms, source_lane, source_sequence, target_lane, target_sequence, state, via, run_after)
-    SELECT e.org_id, :work_id, 'effect.dispatch', 'command', CAST(:command_id AS uuid)::text,
+    SELECT e.org_id, :work_id, :family, 'command', CAST(:command_id AS uuid)::text,
         :command_id, e.execution_id, :installation, :view_id, :view_digest, :view_revision,
         :operation, :provider, :binding_id, :endpoint_class, :deadline_ms, :source_lane, p.source_sequence, :target_lane, p.target_sequence,
         -- Workflow time comes in whole milliseconds, cut off: a due time with more digits
