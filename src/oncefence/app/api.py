@@ -10,11 +10,15 @@ from starlette.responses import Response
 
 from oncefence.app import (
     metrics_door,
+    oauth_callback,
     operator_audit,
+    operator_bindings,
+    operator_breakers,
     operator_dead_letters,
     operator_operators,
     operator_pauses,
     operator_pressure,
+    operator_quota,
     operator_work,
     problems,
 )
@@ -56,12 +60,16 @@ __all__ = ["Doors", "make_api"]
 
 OPERATOR_ROUTERS: Final[tuple[APIRouter, ...]] = (
     operator_audit.router,
+    operator_bindings.router,
+    operator_breakers.router,
     operator_dead_letters.router,
     operator_operators.router,
     operator_pauses.router,
     operator_pressure.router,
+    operator_quota.router,
     operator_work.router,
     metrics_door.router,
+    oauth_callback.router,
 )
 
 

@@ -32,6 +32,7 @@ from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.domain.limits import Limits
 from oncefence.storage.engine import Store, make_engine
+from oncefence.storage.phases.check_keys import check_keys
 from oncefence.storage.phases.check_store import check_store
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.read_view import ViewShelf
@@ -64,9 +65,9 @@ DATA_CONVERTER = replace(
 
 
 @asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[Store]:
+async def open_store(settings: Settings, ring: KeyRing) -> AsyncIterator[Store]:
     """
-    An engine on a store that is fit to keep the promise.
+    An engine on a store that is fit to keep the promise, and of which `ring` opens everything.
 
     Raises:
         ConfigurationRefused: It is not, or it does not answer.
@@ -74,6 +75,7 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
     engine = make_engine(settings.database_url)
     try:
         await check_store(engine, time_scale=settings.time_scale)
+        await check_keys(engine, ring)
         yield engine
     finally:
         await engine.dispose()

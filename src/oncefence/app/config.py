@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -81,6 +82,23 @@ def _http_url(text: str) -> str:
     return text.rstrip("/")
 
 
+_THIS_MACHINE: Final = ("127.0.0.1", "localhost", "::1")
+
+
+def _public_url(text: str) -> str:
+    url = _http_url(text)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
+        raise _problem("give scheme, host and perhaps port and path")
+    if parts.scheme == "http" and parts.hostname not in _THIS_MACHINE:
+        # A code that comes back in clear is everybody's on the way.
+        raise _problem("give a URL that begins with https://; http:// is for this machine alone")
+    return url
+
+
 class Settings(BaseModel):
     """
     The settings of one process, under the names that they have in the environment.
@@ -112,6 +130,9 @@ class Settings(BaseModel):
     )
     egress_proxy: Annotated[EgressProxy | None, BeforeValidator(_egress_proxy)] = Field(
         None, alias="ONCEFENCE_EGRESS_PROXY"
+    )
+    set_public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
+        None, alias="ONCEFENCE_PUBLIC_URL"
     )
     set_url: Annotated[str, AfterValidator(_http_url)] | None = Field(None, alias="ONCEFENCE_URL")
     set_credential: SecretStr | None = Field(None, alias="ONCEFENCE_CREDENTIAL")
@@ -177,6 +198,14 @@ class Settings(BaseModel):
     @property
     def listen_port(self) -> int:
         return int(self.listen.rpartition(":")[2])
+
+    @property
+    def public_url(self) -> str | None:
+        """Where a browser reaches the doors; on a loopback address they are where they listen."""
+        if self.set_public_url is not None:
+            return self.set_public_url
+        is_here = self.listen_host in _THIS_MACHINE
+        return f"http://{self.listen}" if is_here else None
 
     @property
     def limits(self) -> Limits:

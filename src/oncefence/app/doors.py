@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import structlog
@@ -11,6 +12,7 @@ from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
+from oncefence.activities.egress_proxy import EgressProxy
 from oncefence.activities.waking import AdmissionWindow
 from oncefence.app.problems import RequestRefused
 from oncefence.domain.command import Receipt
@@ -38,6 +40,19 @@ _bearer = HTTPBearer(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Connecting:
+    """
+    What connecting an account needs of its process.
+
+    Where `public_url` is None a browser cannot come back, and nothing is connected that way.
+    """
+
+    public_url: str | None = None
+    pack_folders: tuple[Path, ...] = ()
+    egress_proxy: EgressProxy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doors:
     """
     What every door of a process shares.
@@ -55,6 +70,9 @@ class Doors:
 
     metrics: "ProcessMetrics | None" = None
     """What this process measures, where it is a process that tells."""
+
+    connecting: Connecting = field(default_factory=Connecting)
+    """How accounts are connected through these doors."""
 
     @property
     def window(self) -> AdmissionWindow:
@@ -102,12 +120,12 @@ class Doors:
     async def _work_of(self, receipt: Receipt) -> WorkRef | None:
         assert receipt.work is not None, "only an acceptance is announced"
         org = receipt.key.scope.org
-        if receipt.due is None or receipt.deadline_ms is None:
+        if receipt.due is None or receipt.deadline_ms is None or receipt.family is None:
             return await find_live_dispatch(self.engine, org, receipt.work)
         return WorkRef(
             org=org,
             work=receipt.work,
-            family="effect.dispatch",
+            family=receipt.family,
             deadline_ms=receipt.deadline_ms,
             run_after=receipt.due,
         )

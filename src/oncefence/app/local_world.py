@@ -38,6 +38,7 @@ def make_world(stack: Stack, binding_file: Path) -> LocalWorld:
     One whose making was interrupted is left as it is, and another org begins anew: so a start
     never has to guess how far the last one came.
     """
+    binding_file = _uncounted(stack, binding_file)
     binding = load_binding(binding_file)
     view = compile_view(load_pack(binding.pack), binding)
     made = stack.folder / "world.json"
@@ -63,6 +64,15 @@ def make_world(stack: Stack, binding_file: Path) -> LocalWorld:
     world = LocalWorld(org=org, credential=registered["credential"], view=view)
     write_privately(made, json.dumps({"org": org, "credential": world.credential}) + "\n")
     return world
+
+
+def _uncounted(stack: Stack, binding_file: Path) -> Path:
+    """The binding for an account at the simulated provider, which counts nothing."""
+    pack = load_pack(load_binding(binding_file).pack)
+    limits = "".join(f"{name} = false\n" for name in pack.quota)
+    copy = stack.folder / binding_file.name
+    copy.write_text(f"{binding_file.read_text('utf-8')}\n[quota]\n{limits}", encoding="utf-8")
+    return copy
 
 
 def _publish(stack: Stack, binding_file: Path, org: str) -> None:

@@ -7,7 +7,7 @@ and never the sum. The org is a label of the pressure alone, and nothing that ca
 one: no id, subject, payload, token, or word of a provider.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from oncefence.activities.measures import Measures
+from oncefence.storage.phases.list_breakers import BreakersStanding
 from oncefence.storage.phases.read_pressure import Pressure, Waiting
 from oncefence.workflows.starting import EagerStarts
 
@@ -69,10 +70,13 @@ class ProcessMetrics:
         self._pressure: Pressure | None = None
         self._observe_counts(meter)
         self._observe_pressure(meter)
+        self._breakers: Sequence[BreakersStanding] = ()
+        self._observe_breakers(meter)
 
-    def text(self, pressure: Pressure | None) -> bytes:
+    def text(self, pressure: Pressure | None, breakers: Sequence[BreakersStanding] = ()) -> bytes:
         """Everything, in the text form of Prometheus; without a reading, no pressure."""
         self._pressure = pressure
+        self._breakers = breakers
         return generate_latest(self._registry)
 
     def _observe_counts(self, meter: Meter) -> None:
@@ -87,6 +91,11 @@ class ProcessMetrics:
                 measures.attempts,
                 ("provider", "outcome"),
                 "Effect attempts that their starter settled.",
+            ),
+            "token_refreshes": (
+                measures.refreshes,
+                ("provider", "outcome"),
+                "Calls for a token that their beginner settled.",
             ),
             "renewals": (measures.renewals, ("family",), "Claims that were renewed."),
             "fences_lost": (
@@ -140,6 +149,25 @@ class ProcessMetrics:
             [age],
             unit="s",
             description="Age of the reading of the pressure; absent where there is none.",
+        )
+
+    def _observe_breakers(self, meter: Meter) -> None:
+        def standing(_: CallbackOptions) -> Found:
+            for each in self._breakers:
+                yield Observation(
+                    each.breakers,
+                    {
+                        "kind": "provider" if each.is_of_provider else "binding",
+                        "provider": each.provider,
+                        "endpoint_class": each.endpoint_class,
+                        "state": each.state,
+                    },
+                )
+
+        meter.create_observable_gauge(
+            "oncefence.breakers",
+            [standing],
+            description="Breakers that are not closed, of the whole deployment.",
         )
 
     def _waiting(

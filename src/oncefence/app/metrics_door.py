@@ -15,6 +15,7 @@ from oncefence.app.doors import DoorsHere
 from oncefence.app.operator_access import OperatorHere, require
 from oncefence.app.problems import no_such_thing
 from oncefence.domain.operator import EVERY_ORG, Act
+from oncefence.storage.phases.list_breakers import count_breakers
 from oncefence.storage.phases.read_pressure import read_pressure
 
 router: Final = APIRouter()
@@ -28,11 +29,13 @@ router: Final = APIRouter()
     },
 )
 async def metrics(doors: DoorsHere, operator: OperatorHere) -> Response:
-    """Counts and durations of this process, and the pressure of the deployment (C461)."""
+    """Counts and durations of this process, with the deployment's pressure and breakers (C461)."""
     require(operator, Act.READ, EVERY_ORG)
     if doors.metrics is None:
         raise no_such_thing()
-    text = doors.metrics.text(await read_pressure(doors.engine, [EVERY_ORG]))
+    text = doors.metrics.text(
+        await read_pressure(doors.engine, [EVERY_ORG]), await count_breakers(doors.engine)
+    )
     return Response(
         text, media_type=doors.metrics.media_type, headers={"Cache-Control": "no-store"}
     )

@@ -66,6 +66,7 @@ TITLES: Final = {
     "json_refused": "The body is not strict JSON",
     "body_invalid": "The body is not of the declared form",
     "handoff_key_malformed": "Not a handoff key",
+    "breaker_key_malformed": "Not a breaker's key",
     "payload_digest_malformed": "Not a payload digest",
     "payload_digest_mismatch": "The digest is not that of the body",
     "no_such_target": "Something that the request names is not there",

@@ -27,6 +27,7 @@ from oncefence.app.bootstrap import (
     open_store,
 )
 from oncefence.app.config import Settings
+from oncefence.app.doors import Connecting
 from oncefence.app.metrics import ProcessMetrics
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.storage.phases.find_work import WorkRef
@@ -67,7 +68,7 @@ async def run_worker(settings: Settings, handlers: Iterable[WorkHandler] = ()) -
         ConfigurationRefused: Something that it needs is missing or wrong.
     """
     ring = KeyRing.load(settings.key_file)
-    async with open_store(settings) as engine:
+    async with open_store(settings, ring) as engine:
         client = await connect_temporal(settings)
         await keep_namespace(client, settings)
         announcer = make_announcer(client, settings)
@@ -93,6 +94,7 @@ async def run_worker(settings: Settings, handlers: Iterable[WorkHandler] = ()) -
             announce=announce,
             is_stopping=lambda: runs.is_draining,
             metrics=metrics,
+            connecting=_connecting(settings),
         )
         worker = make_worker(
             client,
@@ -124,7 +126,7 @@ async def run_doors(settings: Settings) -> None:
         ConfigurationRefused: Something that they need is missing or wrong.
     """
     ring = KeyRing.load(settings.key_file)
-    async with open_store(settings) as engine:
+    async with open_store(settings, ring) as engine:
         client = await connect_temporal(settings)
         stop = _stop_event(lambda: None)
         announcer = make_announcer(client, settings)
@@ -135,10 +137,20 @@ async def run_doors(settings: Settings) -> None:
             announce=announcer.announce,
             is_stopping=stop.is_set,
             metrics=ProcessMetrics(announcer.starter.eager),
+            connecting=_connecting(settings),
         )
         async with _opened(doors, settings):
             await stop.wait()
     log.info("stopped")
+
+
+def _connecting(settings: Settings) -> Connecting:
+    """How accounts are connected through the doors of a process with these settings."""
+    return Connecting(
+        public_url=settings.public_url,
+        pack_folders=settings.pack_folders,
+        egress_proxy=settings.egress_proxy,
+    )
 
 
 @asynccontextmanager

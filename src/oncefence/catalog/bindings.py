@@ -8,6 +8,7 @@ from oncefence.catalog.canonical import FileModel, FrozenMap, Model
 from oncefence.catalog.field_values import FieldType
 from oncefence.catalog.lanes import LaneChoice
 from oncefence.catalog.names import DottedName, FieldName, Name, Pattern
+from oncefence.catalog.quota import LIMIT_MAX
 
 BINDING_FORMAT = "oncefence.binding/1"
 
@@ -22,6 +23,15 @@ def _constant(value: object) -> object:
 
 
 Constant = Annotated[object, AfterValidator(_constant)]
+
+
+def _limit_choice(value: object) -> object:
+    if value is False or (isinstance(value, int) and value is not True and 1 <= value <= LIMIT_MAX):
+        return value
+    raise ValueError(f"must be a whole number from 1 to {LIMIT_MAX}, or false: no such limit")
+
+
+LimitChoice = Annotated[object, AfterValidator(_limit_choice)]
 
 
 class FieldBinding(Model):
@@ -51,6 +61,9 @@ class OperationBinding(Model):
     subject: Pattern
     remote_object: Name
     sensitive: bool = False
+    user: FieldName | None = None
+    """The payload key that names the person in whose name it is done; none of what is written."""
+
     fields: FrozenMap[FieldName, FieldBinding] = Field(min_length=1)
     lanes: LaneChoice = LaneChoice()
     completion: CompletionContract
@@ -64,3 +77,5 @@ class IntegrationBinding(FileModel):
     pack: Name
     principal: Name
     operations: FrozenMap[DottedName, OperationBinding] = Field(min_length=1)
+    quota: FrozenMap[Name, LimitChoice] = Field(default_factory=dict)
+    """Of the pack's dimensions: the limit of this tenant's own account, or that it has none."""

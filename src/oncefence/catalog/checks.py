@@ -72,6 +72,10 @@ def binding_problems(pack: ProviderPack, binding: IntegrationBinding) -> Found:
     errors: list[Finding] = []
     if binding.pack != pack.name:
         errors.append(("pack", f"names {binding.pack!r}, but this is the pack {pack.name!r}"))
+    for name in binding.quota:
+        if name not in pack.quota:
+            reason = unknown(f"quota dimension of pack {pack.name}", name, pack.quota)
+            errors.append((key("quota", name), reason))
     for name, bound in binding.operations.items():
         at = key("operations", name)
         definition = pack.operations.get(bound.operation)
@@ -169,6 +173,10 @@ def _bound_needs(
             f"{at}.fields.{condition.payload_key}",
             f"is the payload key of {bound.operation}'s condition; name the field otherwise",
         )
+    if bound.user is not None and bound.user in bound.fields:
+        yield f"{at}.user", "is a field that is written too; name the person under another key"
+    elif bound.user is not None and condition is not None and condition.payload_key == bound.user:
+        yield f"{at}.user", f"is the payload key of {bound.operation}'s condition"
     needed = definition.lookup.fields_used() if definition.lookup is not None else set()
     given = {field.remote for field in bound.fields.values() if field.required}
     for name in sorted(needed - given):

@@ -28,6 +28,7 @@ class Touch(StrEnum):
     HANDOVER = "handover"
     REQUEST = "request"
     ORDER = "order"
+    CAPACITY = "capacity"
     JUDGEMENT = "judgement"
     COMPLETION = "completion"
     SURROUNDINGS = "surroundings"
@@ -43,9 +44,11 @@ _MEANINGS: Final[Mapping[Touch, str]] = {
     "form",
     Touch.ORDER: "queued work keeps its queue and its places; it and new commands stay in order "
     "only in lanes that both have",
+    Touch.CAPACITY: "queued work is counted by the limits that it was accepted with; new commands "
+    "by the new ones",
     Touch.JUDGEMENT: "queued work is judged, looked up and retried by the revision that it pinned",
     Touch.COMPLETION: "completions of queued work are as its own revision says",
-    Touch.SURROUNDINGS: "no queued effect uses it: it is about accounts, limits and what comes in",
+    Touch.SURROUNDINGS: "no queued effect uses it: it is about accounts and what comes in",
     Touch.DISPLAY: "nothing that is done changes",
 }
 _OFFERED: Final = "it is accepted from then on"
@@ -63,7 +66,7 @@ OF_VIEW: Final[Mapping[str, Touch]] = {
     "base_url": Touch.REQUEST,
     "auth": Touch.REQUEST,
     "trace": Touch.REQUEST,
-    "quota": Touch.SURROUNDINGS,
+    "quota": Touch.CAPACITY,
     "grants": Touch.SURROUNDINGS,
     "signatures": Touch.SURROUNDINGS,
     "webhooks": Touch.SURROUNDINGS,
@@ -97,11 +100,13 @@ OF_OPERATION: Final[Mapping[str, Touch]] = {
     "total_deadline_ms": Touch.REQUEST,
     "replay": Touch.JUDGEMENT,
     "sensitive": Touch.JUDGEMENT,
+    "user": Touch.HANDOVER,
     "fields": Touch.HANDOVER,
     "lanes": Touch.ORDER,
     "completion": Touch.COMPLETION,
     "response": Touch.JUDGEMENT,
     "lookup": Touch.JUDGEMENT,
+    "quota": Touch.CAPACITY,
 }
 """What each key of a bound operation is about."""
 

@@ -18,6 +18,7 @@ from oncefence.domain.backoff import RETRY_AFTER_UNREADABLE_SECONDS
 
 NEXT_UTC_MIDNIGHT: Final = "next_utc_midnight"
 _DAY_S: Final = 86_400
+WINDOW_S_MAX: Final = 31 * _DAY_S
 
 # Digits as the standard has them, and the fraction that some send. Python's own int() and
 # float() would also take "+5", "1_0", "1e3" and "nan".
@@ -218,7 +219,7 @@ class RateHeaders(Model):
         return RateReading(
             limit=_count(headers, self.limit),
             remaining=_count(headers, self.remaining),
-            reset_seconds=None if reset is None else min(max(reset, 0.0), float(_DAY_S)),
+            reset_seconds=None if reset is None else min(max(reset, 0.0), float(WINDOW_S_MAX)),
         )
 
 

@@ -3,12 +3,20 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from oncefence.catalog.answers import AnswerHeaders, BodyReading, ResponseContract, lower_case
 from oncefence.catalog.bindings import CompletionContract
 from oncefence.catalog.bodies import fill, json_body
+from oncefence.catalog.bound_quota import (
+    BoundQuota,
+    Refusal,
+    dimensions_of,
+    refusal_of,
+    told_of,
+)
 from oncefence.catalog.canonical import FrozenMap, Model
 from oncefence.catalog.conditions import ConditionRule
 from oncefence.catalog.definitions import BodyTemplate
@@ -17,12 +25,14 @@ from oncefence.catalog.form_body import form_body
 from oncefence.catalog.freeze import BoundField, FrozenRequest, wire_values, written_fields
 from oncefence.catalog.lanes import Lanes
 from oncefence.catalog.lookup import LookupContract
-from oncefence.catalog.names import DottedName, Name, Pattern
+from oncefence.catalog.names import DottedName, FieldName, Name, Pattern
 from oncefence.catalog.payload import parse_payload
 from oncefence.catalog.replays import IdempotencyRule
 from oncefence.catalog.sendable import CONTROL, TARGET_LENGTH_MAX
 from oncefence.catalog.templates import COMMAND, REMOTE_ID, check_remote_id, expand_target
 from oncefence.domain.classification import ReplyContract
+
+_USER = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
 
 
 class BoundOperation(Model):
@@ -55,6 +65,9 @@ class BoundOperation(Model):
     idempotency: IdempotencyRule | None = None
     condition: ConditionRule | None = None
     body_form: Literal["json", "form"] = "json"
+    user: FieldName | None = None
+    """The payload key of the person in whose name it is done; None where it is nobody's own."""
+    quota: tuple[BoundQuota, ...] = ()
 
     @property
     def is_create(self) -> bool:
@@ -73,6 +86,46 @@ class BoundOperation(Model):
             and self.lookup is not None
             and self.lookup.key_strength == "unique_property"
         )
+
+    def quota_dimensions(self, endpoint_class: str) -> list[dict[str, object]]:
+        """The counts of the provider's that a request of this class uses one unit of (C300)."""
+        return dimensions_of(self.quota, endpoint_class)
+
+    def quota_told(
+        self,
+        headers: AnswerHeaders,
+        refusal: Refusal | None,
+        *,
+        now: datetime,
+        since_sent_s: float | None = None,
+    ) -> dict[str, object] | None:
+        """What a request and its answer tell of those counts; None for nothing (C302)."""
+        return told_of(
+            self.quota, self.response, headers, refusal, now=now, since_sent_s=since_sent_s
+        )
+
+    def quota_told_of_read(
+        self, status: int | None, headers: AnswerHeaders, body: bytes | None, *, now: datetime
+    ) -> dict[str, object] | None:
+        """Likewise the answer to a lookup, by what is declared of the write's own answers."""
+        refusal = refusal_of(self.response, status, body)
+        return self.quota_told(headers, refusal, now=now)
+
+    def user_of(self, payload: bytes) -> str | None:
+        """
+        The person in whose name it is done; None of an operation of the organisation's own.
+
+        Raises:
+            PayloadRefused: The payload names nobody, or is no payload.
+        """
+        if self.user is None:
+            return None
+        named = parse_payload(payload).get(self.user)
+        if not isinstance(named, str) or not _USER.fullmatch(named):
+            raise PayloadRefused(
+                self.user, "is required: 1 to 200 printable characters that name a person"
+            )
+        return named
 
     def check_subject(self, subject: str) -> None:
         """
@@ -107,7 +160,9 @@ class BoundOperation(Model):
             ids[REMOTE_ID] = check_remote_id(remote_id, self.remote_id_pattern)
         elif remote_id is not None:
             raise PayloadRefused("remote id", "is given, but a create makes a new record")
-        members: Mapping[str, object] = parse_payload(payload)
+        members = parse_payload(payload)
+        if self.user is not None:
+            del members[self.user]
         headers = list(self.headers)
         if self.condition is not None:
             members, header = self.condition.take(members)

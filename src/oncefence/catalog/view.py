@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from oncefence.catalog.bindings import IntegrationBinding, OperationBinding
+from oncefence.catalog.bound_quota import bound_quota
 from oncefence.catalog.canonical import FrozenMap, canonical_json, text_digest
 from oncefence.catalog.checks import binding_problems
 from oncefence.catalog.definitions import AuthRule, OperationDefinition, ProviderPack, TraceHeaders
@@ -103,16 +104,13 @@ def compile_view(pack: ProviderPack, binding: IntegrationBinding) -> Integration
         pack_digest=pack.digest,
         binding_digest=binding.digest,
         **pack.tables(),
-        operations={
-            name: _bound(pack, pack.operations[bound.operation], name, bound)
-            for name, bound in binding.operations.items()
-        },
+        operations={name: _bound(pack, binding, name) for name in binding.operations},
     )
 
 
-def _bound(
-    pack: ProviderPack, definition: OperationDefinition, name: str, binding: OperationBinding
-) -> BoundOperation:
+def _bound(pack: ProviderPack, whole: IntegrationBinding, name: str) -> BoundOperation:
+    binding = whole.operations[name]
+    definition = pack.operations[binding.operation]
     request = definition.request
     return BoundOperation(
         name=name,
@@ -134,6 +132,7 @@ def _bound(
         total_deadline_ms=definition.total_deadline_ms,
         replay=definition.replay,
         sensitive=binding.sensitive,
+        user=binding.user,
         fields=_fields(pack, definition, binding),
         lanes=binding.lanes.upon(definition.lanes),
         completion=binding.completion,
@@ -143,6 +142,7 @@ def _bound(
         idempotency=definition.idempotency,
         condition=definition.condition,
         body_form="form" if is_form(request.media_type) else "json",
+        quota=bound_quota(pack, whole, definition),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-ENGINE_CAPABILITY: Final = 3
+ENGINE_CAPABILITY: Final = 4
 """What this version of the engine can run; an item that asks for more waits for a newer one."""
 
 _SUMMARY: Final = re.compile(r"[ -~]{0,200}")
@@ -39,6 +39,21 @@ class ClaimVerdict(StrEnum):
     """A pause ended lately, and as many items as may run so soon after it do."""
 
     NEEDS_NEWER_ENGINE = "needs_newer_engine"
+    BREAKER_OPEN = "breaker_open"
+    """The provider or the account has failed of late, and is left alone until then (C304)."""
+
+    TOKEN_STALE = "token_stale"  # noqa: S105  # a verdict
+    """The pinned generation's token has to be renewed before anything is sent (C286)."""
+
+    TOKEN_BUSY = "token_busy"  # noqa: S105  # a verdict
+    """Somebody renews it; `until` is the end of that lease. Who renews it wakes what waits."""
+
+    CREDENTIAL_HELD = "credential_held"
+    """It cannot be renewed now: until a back-off ends, or, without `until`, a person acts."""
+
+    QUOTA_HELD = "quota_held"
+    """The provider's quota is used up until then, or the provider said to wait (C300)."""
+
     LOOK_FIRST = "look_first"
     """A create that may be made only after a read that found its record not there already."""
 

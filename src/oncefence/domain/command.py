@@ -38,10 +38,10 @@ class Receipt:
     The one terminal fact of a handoff key.
 
     Accepted: `command`, `execution` and `work` are set. Rejected: `reason` is. `is_new` tells
-    the first receipt from a repeat of it, and the first one alone knows when the work is due and
-    the send deadline of its operation. `has_room` says that few were alive in its class when it
-    was accepted and nothing was paused, so that nobody need be asked whether it may start; it is a
-    hint and no part of the fact.
+    the first receipt from a repeat of it, and the first one alone knows when the work is due, its
+    family and the send deadline of its operation. `has_room` says that few were alive in its class
+    when it was accepted and nothing was paused, so that nobody need be asked whether it may start;
+    it is a hint and no part of the fact.
     """
 
     admission: Admission
@@ -54,6 +54,7 @@ class Receipt:
     due: datetime | None = None
     deadline_ms: int | None = None
     has_room: bool = field(default=False, compare=False)
+    family: str | None = field(default=None, compare=False)
     reason: str | None = None
 
 

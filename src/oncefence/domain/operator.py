@@ -22,13 +22,13 @@ class Role(StrEnum):
     """Reads."""
 
     OPERATOR = "operator"
-    """Reads, and stops and starts what runs: pause, resume, cancel, reclaim."""
+    """Reads, and stops and starts what runs: pause, resume, cancel, reclaim, breakers."""
 
     REPAIRER = "repairer"
     """Reads, and makes new work from ended work: replay."""
 
     ADMINISTRATOR = "administrator"
-    """Makes and revokes operators, and rebuilds and drops read models."""
+    """Makes and revokes operators, connects accounts, and rebuilds and drops read models."""
 
 
 class Act(StrEnum):
@@ -40,18 +40,34 @@ class Act(StrEnum):
     PAUSE = "work.pause"
     RESUME = "work.resume"
     REPLAY = "work.replay"
+    OPEN_BREAKER = "breaker.open"
+    CLOSE_BREAKER = "breaker.close"
     ADD_OPERATOR = "operator.add"
     REVOKE_OPERATOR = "operator.revoke"
     REBUILD_VIEWS = "views.rebuild"
     DROP_VIEWS = "views.drop"
+    ADD_APP = "app.add"
+    CONNECT_BINDING = "binding.connect"
+    REAUTHORIZE_BINDING = "binding.reauthorize"
+    DISCONNECT_BINDING = "binding.disconnect"
+    REBIND_BINDING = "binding.rebind"
 
 
 _ALLOWED: Final[Mapping[Role, frozenset[Act]]] = {
     Role.VIEWER: frozenset((Act.READ,)),
-    Role.OPERATOR: frozenset((Act.READ, Act.CANCEL, Act.RECLAIM, Act.PAUSE, Act.RESUME)),
+    Role.OPERATOR: frozenset(
+        (
+            *(Act.READ, Act.CANCEL, Act.RECLAIM, Act.PAUSE, Act.RESUME),
+            *(Act.OPEN_BREAKER, Act.CLOSE_BREAKER),
+        )
+    ),
     Role.REPAIRER: frozenset((Act.READ, Act.REPLAY)),
     Role.ADMINISTRATOR: frozenset(
-        (Act.READ, Act.ADD_OPERATOR, Act.REVOKE_OPERATOR, Act.REBUILD_VIEWS, Act.DROP_VIEWS)
+        (
+            *(Act.READ, Act.ADD_OPERATOR, Act.REVOKE_OPERATOR, Act.REBUILD_VIEWS, Act.DROP_VIEWS),
+            *(Act.ADD_APP, Act.CONNECT_BINDING, Act.REAUTHORIZE_BINDING),
+            *(Act.DISCONNECT_BINDING, Act.REBIND_BINDING),
+        )
     ),
 }
 

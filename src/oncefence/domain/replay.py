@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from oncefence.domain.work_item import DISPATCH, LOOKUP, WORK_ITEM
+from oncefence.domain.work_item import EFFECTS, LOOKUP, WORK_ITEM
 
 
 class ReplayVerdict(StrEnum):
@@ -95,7 +95,7 @@ def judge(facts: ReplayFacts) -> ReplayVerdict:
         return ReplayVerdict.NOT_TERMINAL
     if facts.is_replayed:
         return ReplayVerdict.ALREADY_REPLAYED
-    if facts.family in (DISPATCH, LOOKUP):
+    if facts.family in EFFECTS | {LOOKUP}:
         ended = _of_execution(facts)
     else:
         ended = None if facts.item_state in ("dead", "cancelled") else ReplayVerdict.SETTLED
@@ -121,7 +121,7 @@ def _of_execution(facts: ReplayFacts) -> ReplayVerdict | None:
             return ReplayVerdict.NEEDS_ATTENTION
         case "accepted" | "running" | "retrying":
             return ReplayVerdict.NOT_TERMINAL
-        case "failed" if facts.family == DISPATCH:
+        case "failed" if facts.family in EFFECTS:
             return ReplayVerdict.UNKNOWN if facts.is_in_doubt else None
         case _:
             # Looking again is not for an operator to ask: an unknown outcome always is looked up.

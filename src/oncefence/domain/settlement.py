@@ -20,6 +20,9 @@ class FailureClass(StrEnum):
     OUTCOME_UNKNOWN = "outcome_unknown"
     BINDING_GENERATION_STALE = "binding_generation_stale"
     LINK_CHANGED = "link_changed"
+    CREDENTIAL_FAULT = "credential_fault"
+    """The provider refuses the account's newest token too, or one that cannot be renewed."""
+
     POISON = "poison"
     ALREADY_THERE = "already_there"
     """The record that was to be created is there, and nothing was sent."""

@@ -179,5 +179,11 @@ NON_EXECUTABLE = frozenset(("awaiting_legacy_outcome", "legacy_outcome_unknown")
 ACTIVE = frozenset(("pending", "processing", "retry")) | NON_EXECUTABLE
 
 DISPATCH = "effect.dispatch"
+CONNECTED = "connected.deliver"
+"""The same for an account of one person: it is counted, paused and listed apart (C29)."""
+
 LOOKUP = "effect.lookup"
 """The families of this engine so far; a family is a registered handler, never a second loop."""
+
+EFFECTS = frozenset((DISPATCH, CONNECTED))
+"""Families whose run is an attempt to change a record: their claim is the dispatch mark."""

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from oncefence.app.cli.binding import check_origin, read_token
+from oncefence.app.cli.binding import read_token
 from oncefence.app.cli.catalog_revisions import PackFolders, pack_folders
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import json_text, note, say, show_json, show_table
@@ -18,6 +18,7 @@ from oncefence.app.conform.certificate import Certificate, CheckReport, Verdict
 from oncefence.app.conform.product import Place
 from oncefence.app.conform.run import certify
 from oncefence.app.conform.sandbox import Sandbox, certify_at
+from oncefence.app.origin import check_origin
 from oncefence.catalog.definitions import ProviderPack
 from oncefence.catalog.findings import unknown
 from oncefence.catalog.loader import load_pack

@@ -59,6 +59,10 @@ def adopt(
         str,
         typer.Option(parser=arguments.name, metavar="NAME", help="Name of a principal binding."),
     ],
+    user: Annotated[
+        str | None,
+        typer.Option(metavar="USER", help="Whose, of a per-user one."),
+    ] = None,
     local_object: Annotated[str | None, typer.Option("--object", help="Like `lead`.")] = None,
     subject: Annotated[str | None, typer.Option(help="Which one, like `lead:1001`.")] = None,
     remote_object: Annotated[str | None, typer.Option(help="Like `contact`.")] = None,
@@ -78,14 +82,18 @@ def adopt(
         adoptions = _read(file)
     else:
         adoptions = iter([_adoption(0, dict(zip(_MEMBERS, named, strict=True)))])
-    adopted, refused = asyncio.run(_adopt(read_settings(), OrgId(org), binding, adoptions))
+    adopted, refused = asyncio.run(_adopt(read_settings(), OrgId(org), binding, user, adoptions))
     say(f"{adopted} linked, {refused} refused")
     if refused:
         raise typer.Exit(ExitCode.LINES_REFUSED)
 
 
 async def _adopt(
-    settings: Settings, org: OrgId, binding: str, adoptions: Iterator[Adoption | AdoptionRefused]
+    settings: Settings,
+    org: OrgId,
+    binding: str,
+    user: str | None,
+    adoptions: Iterator[Adoption | AdoptionRefused],
 ) -> tuple[int, int]:
     adopted = refused = 0
     async with opened_store(settings) as engine:
@@ -97,6 +105,7 @@ async def _adopt(
                     engine,
                     org,
                     binding_name=binding,
+                    user=user,
                     local_object=adoption.local_object,
                     subject=adoption.subject,
                     remote_object=adoption.remote_object,

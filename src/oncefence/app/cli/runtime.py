@@ -87,5 +87,5 @@ async def _register(
     settings: Settings, scope: TrustedRuntimeWorkScope, public_key: bytes | None
 ) -> str:
     ring = KeyRing.load(settings.key_file)
-    async with opened_store(settings) as engine:
+    async with opened_store(settings, ring) as engine:
         return await register_runtime(engine, ring, scope, actor=ACTOR, public_key=public_key)

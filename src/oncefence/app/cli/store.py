@@ -3,12 +3,16 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from os import getuid
+from typing import TYPE_CHECKING
 
 from oncefence.app.cli.screen import note
 from oncefence.app.config import Settings
 from oncefence.domain.errors import ConfigurationRefused
 from oncefence.storage.engine import Store, is_store_away, make_engine, sqlstate
 from oncefence.storage.phases.check_store import check_store
+
+if TYPE_CHECKING:
+    from oncefence.storage.sealing import KeyRing
 
 ACTOR = f"cli:uid={getuid()}"
 """Who acts, in the audit rows of what is done from a command line."""
@@ -25,9 +29,9 @@ def read_settings() -> Settings:
 
 
 @asynccontextmanager
-async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+async def opened_store(settings: Settings, ring: "KeyRing | None" = None) -> AsyncIterator[Store]:
     """
-    An engine as the application's role on a store that is fit for it.
+    An engine as the application's role on a store that is fit for it, and `ring` for the store.
 
     Raises:
         ConfigurationRefused: It is not, or nothing answers; the message says what to do.
@@ -35,6 +39,11 @@ async def opened_store(settings: Settings) -> AsyncIterator[Store]:
     engine = make_engine(settings.database_url, size=4)
     try:
         await check_store(engine, time_scale=settings.time_scale)
+        if ring is not None:
+            # Imported here: most verbs need no keys, and start sooner without them.
+            from oncefence.storage.phases.check_keys import check_keys  # noqa: PLC0415
+
+            await check_keys(engine, ring)
         yield engine
     finally:
         await engine.dispose()

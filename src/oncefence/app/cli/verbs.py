@@ -13,6 +13,7 @@ _VERBS: Final = {
     "worker": "process",
     "serve": "process",
     "runtime": "runtime",
+    "app": "apps",
     "binding": "binding",
     "link": "link",
     "catalog": "catalog",
@@ -22,9 +23,12 @@ _VERBS: Final = {
     "audit": "audit",
     "work": "work",
     "dlq": "dlq",
+    "breaker": "breaker",
+    "quota": "quota",
     "operator": "operator",
     "views": "views",
     "simulator": "simulator",
+    "keys": "keys",
     "doctor": "doctor",
 }
 """The module of each: its `app` where it has verbs of its own, else the function of its name."""

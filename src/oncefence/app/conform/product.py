@@ -190,6 +190,7 @@ async def look(subject: Subject, place: Place, asked: Asked, *, is_past_horizon:
         tries_spent=0,
         late_words=(),
         has_other_doubts=False,
+        token_version=1,
         sealed=_NOTHING_SEALED,
     )
     written = asked.request.written
@@ -205,6 +206,7 @@ async def look_first(subject: Subject, place: Place, asked: Asked) -> FirstLookE
         org=_ORG,
         work=WorkId(uuid4()),
         epoch=1,
+        began_at=datetime.now(UTC),
         execution=ExecutionId(uuid4()),
         command=CommandId(asked.command),
         view=ViewId(uuid4()),
@@ -213,6 +215,7 @@ async def look_first(subject: Subject, place: Place, asked: Asked) -> FirstLookE
         base_url=place.base_url,
         is_local=place.is_local,
         deadline_ms=contract.total_deadline_ms,
+        token_version=1,
         sealed=_NOTHING_SEALED,
     )
     unsealed = UnsealedLookup(request=asked.request, token=place.token)

@@ -70,7 +70,8 @@ _SETTLED_SURELY: Final[tuple[Rule, ...]] = (
     {"fault": "reject_400"},
 )
 # What these leave behind a person may have to judge, and until then the lane stands still. So
-# they are dealt only where no later line of the file waits behind.
+# they are dealt only where no later line of the file waits behind. A refused token is dealt to
+# nobody: with it the account of every line stands still, until somebody hands over another one.
 _LAST_OF_ITS_SUBJECT: Final[tuple[Rule, ...]] = (
     *_SETTLED_SURELY,
     {"fault": "reset_before_read"},
@@ -78,7 +79,6 @@ _LAST_OF_ITS_SUBJECT: Final[tuple[Rule, ...]] = (
     {"fault": "reset_before_answer"},
     {"fault": "no_effect_hang"},
     {"fault": "server_error_before_commit"},
-    {"fault": "unauthorized_401"},
     {"fault": "overwritten"},
     {"fault": "overwritten", "apply": False},
 )
