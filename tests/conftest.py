@@ -34,6 +34,7 @@ LONG: Final = (
     # The first mostly waits and the second never does, so they go well together.
     "tests/e2e/test_demo.py",
     "tests/crashgrid/test_singles.py",
+    "tests/canaries/test_canaries.py",
     "tests/e2e/test_up.py",
     "tests/bench/test_floor.py",
     "tests/e2e/test_drain.py",

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from oncefence.domain.errors import ConfigurationRefused
-from tests.bench import claim, floor, memory
+from tests.bench import claim, floor, memory, quota
 from tests.bench.sides import NotDone
 
 
@@ -50,13 +50,20 @@ def _measured(options: argparse.Namespace, say: Callable[[str], None]) -> dict[s
             return memory.run(
                 memory.Plan(effects=options.effects, in_flight=options.in_flight), say
             )
+        case "quota":
+            return quota.run(
+                quota.Plan(seconds=options.seconds, workers=options.workers, limit=options.limit),
+                say,
+            )
         case _:
             return floor.run(floor.Plan(seconds=options.seconds, in_flight=options.in_flight), say)
 
 
 def _read(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev bench", description="Measures, in pairs.")
-    verbs = parser.add_subparsers(dest="benchmark", required=True, metavar="floor|claim|memory")
+    verbs = parser.add_subparsers(
+        dest="benchmark", required=True, metavar="floor|claim|memory|quota"
+    )
     bench = _verb(verbs, "floor", "an effect against one bare HTTP activity")
     bench.add_argument(
         "--seconds",
@@ -97,6 +104,20 @@ def _read(words: list[str]) -> argparse.Namespace:
         help="how many in all; held against a tenth of them (20000)",
     )
     _takes_in_flight(bench)
+    bench = _verb(verbs, "quota", "several workers under one limit of a provider")
+    bench.add_argument(
+        "--seconds", type=_positive(float), default=20.0, metavar="N", help="how long (20)"
+    )
+    bench.add_argument(
+        "--workers", type=_positive(int, 16), default=4, metavar="N", help="processes (4)"
+    )
+    bench.add_argument(
+        "--limit",
+        type=_positive(int, 1_000),
+        default=50,
+        metavar="N",
+        help="requests a second (50)",
+    )
     return parser.parse_args(words)
 
 
@@ -144,6 +165,17 @@ def _show_figures(report: dict[str, Any]) -> None:
             table.add_row(f"{sample['effects']:,}", f"{sample['mib']:.1f}")
         console.print(table)
         console.print(f"ratio {report['ratio']:.3f}, at most {report['ratio_max']}")
+        return
+    if report["benchmark"] == "quota":
+        table = Table("reserved", "most in a second", "limit", "used", "refused")
+        table.add_row(
+            str(report["reserved"]),
+            str(report["most_reserved_in_a_second"]),
+            str(report["limit_per_second"]),
+            f"{report['used_share']:.1%}",
+            str(report["provider"]["refused"]),
+        )
+        console.print(table)
         return
     table = Table(
         "one claim", "pages", "of rows", "ways down", "first minute", "ms", "ratio", "by CPU"

@@ -43,7 +43,7 @@ LONG: Final = 1_000_000
 ROUNDS: Final = 7
 TIME_RATIO_MAX: Final = 1.05
 SIDES: Final = ("short", "long")
-FAMILIES: Final = {"start_attempt_v2": "effect.dispatch", "claim_work": "bench.claimed"}
+FAMILIES: Final = {"start_attempt_v3": "effect.dispatch", "claim_work": "bench.claimed"}
 EACH_ROUND: Final = 100
 _WARM_UP: Final = 20
 _TOUCHED: Final = 15
@@ -167,7 +167,7 @@ def _compiled(statement: TextClause) -> tuple[str, Sequence[str]]:
     return str(compiled), tuple(compiled.positiontup or ())
 
 
-STATEMENTS: Final = {"start_attempt_v2": _compiled(START), "claim_work": _compiled(CLAIM)}
+STATEMENTS: Final = {"start_attempt_v3": _compiled(START), "claim_work": _compiled(CLAIM)}
 
 
 def run(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:

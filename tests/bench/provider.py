@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 
+_OK = b"200 OK"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ATTEMPT = re.compile(rb"\r\nx-oncefence-attempt: *([^\r]+)", re.IGNORECASE)
 
@@ -22,9 +23,11 @@ class Sends:
     def __init__(self) -> None:
         self._by_attempt: Counter[bytes] = Counter()
 
-    def note(self, head: bytes) -> None:
+    def note(self, head: bytes) -> bool:
+        """Whether the request is answered as it wants to be; every one is."""
         found = _ATTEMPT.search(head)
         self._by_attempt[found[1] if found else b""] += 1
+        return True
 
     def told(self) -> bytes:
         bare = self._by_attempt[b""]
@@ -56,27 +59,30 @@ class Connection(asyncio.Protocol):
         if not blank or len(rest) < length:
             return
         self._received = rest[length:]
-        body = self._answer(head, rest[:length])
+        status, body = self._answer(head, rest[:length])
         self._transport.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: "
+            b"HTTP/1.1 "
+            + status
+            + b"\r\ncontent-type: application/json\r\ncontent-length: "
             + str(len(body)).encode()
             + b"\r\n\r\n"
             + body
         )
 
-    def _answer(self, head: bytes, body: bytes) -> bytes:
+    def _answer(self, head: bytes, body: bytes) -> tuple[bytes, bytes]:
         method, target, _ = head.split(b" ", 2)
         if method == b"GET":
-            return self._sends.told()
-        self._sends.note(head)
+            return _OK, self._sends.told()
+        if not self._sends.note(head):
+            return b"429 Too Many Requests", b'{"status":"error"}'
         contact = target.rpartition(b"/")[2]
         # The request's own object, {"properties": {...}}, with what an answer has besides.
-        return b'{"id":"' + contact + b'","updatedAt":"2026-01-01T00:00:00.000Z",' + body[1:]
+        return _OK, b'{"id":"' + contact + b'","updatedAt":"2026-01-01T00:00:00.000Z",' + body[1:]
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, sends: Sends | None = None) -> None:
     """Answer until killed."""
-    sends = Sends()
+    sends = sends or Sends()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(sends), "127.0.0.1", port, backlog=512)
     await server.serve_forever()

@@ -150,7 +150,7 @@ async def stage(
     """One process as the program makes it, and beside it the floor's Worker on the same Client."""
     settings = servers.settings
     ring = KeyRing.load(settings.key_file)
-    async with open_store(settings) as store:
+    async with open_store(settings, ring) as store:
         client = await connect_temporal(settings)
         await keep_namespace(client, settings)
         announcer = make_announcer(client, settings)

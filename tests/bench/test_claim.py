@@ -17,7 +17,7 @@ def test_a_claim_touches_no_more_over_a_longer_history(report: dict[str, object]
     kinds = report["kinds"]
     assert isinstance(kinds, dict)
 
-    assert set(kinds) == {"start_attempt_v2", "claim_work"}
+    assert set(kinds) == {"start_attempt_v3", "claim_work"}
     for figures in kinds.values():
         assert figures["differences"] == {"rows": {}, "ways_down": {}}
         assert figures["pages"]["short"] > figures["pages_of_rows"]["short"] > 0

@@ -24,6 +24,7 @@ from oncefence.activities.contracts import RunRequest, RunResult
 from oncefence.catalog.loader import load_binding, load_pack
 from oncefence.catalog.view import IntegrationBindingView, compile_view
 from oncefence.domain import ids
+from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.ids import CommandId, LinkId, WorkId
 from oncefence.domain.limits import Limits
 from oncefence.storage.phases.adopt_link import adopt_link
@@ -233,15 +234,7 @@ class Outbound:
         before = await self.world.item(command.work)
         as_of = as_of or max(await self.world.now(), before.run_after)
         began = time.monotonic()
-        result = await Process(self.world).attempts.run_attempt(
-            RunRequest(
-                org_id=self.world.org,
-                work_id=str(command.work),
-                deadline_ms=before.deadline_ms,
-                as_of=as_of,
-                family=before.family,
-            )
-        )
+        result = await self._run(command, as_of, before)
         took = timedelta(seconds=time.monotonic() - began)
         attempts = await self.world.sql(
             "SELECT * FROM oncefence.effect_attempts WHERE org_id = :org"
@@ -258,6 +251,39 @@ class Outbound:
             requests=self.provider.requests(command.record),
         )
 
+    async def is_held(self, command: Command) -> datetime | None:
+        """Until when a run of the command, which sends nothing, finds that it has to wait."""
+        before = await self.world.item(command.work)
+        result = await self._run(command, max(await self.world.now(), before.run_after), before)
+        after = await self.world.item(command.work)
+        assert result.verdict == ClaimVerdict.QUOTA_HELD, result
+        assert self.provider.requests(command.record) == []
+        assert (after.state, after.attempt) == (before.state, before.attempt)
+        return result.until
+
+    async def _run(self, command: Command, as_of: datetime, item: Row[Any]) -> RunResult:
+        return await Process(self.world).attempts.run_attempt(
+            RunRequest(
+                org_id=self.world.org,
+                work_id=str(command.work),
+                deadline_ms=item.deadline_ms,
+                as_of=as_of,
+                family=item.family,
+            )
+        )
+
+    async def forget_quota(self) -> None:
+        """
+        What was used or closed so far is so no longer, as after a day.
+
+        Quota is judged by the database's own clock, which no `as_of` moves.
+        """
+        await self.world.sql(
+            "UPDATE oncefence.quota_counts SET head = 0, used = array_fill(0, ARRAY[65]),"
+            " lookups = array_fill(0, ARRAY[65]), cursors = array_fill(0, ARRAY[65]),"
+            " closed_until = NULL, closed_because = NULL, told_limit = NULL"
+        )
+
     async def send(
         self,
         payload: bytes,
@@ -267,6 +293,7 @@ class Outbound:
         record: str | None = None,
     ) -> Ran:
         """A command accepted and run once: a success with `headers`, unless `reply` is another."""
+        await self.forget_quota()
         command = await self.accept(payload, record)
         reply = reply or says(SUCCESSES[self.view.pack], *headers)
         self.provider.answers[command.record] = reply(command.record)

@@ -30,6 +30,16 @@ class Story(StrEnum):
     LOOK_FIRST = "look_first"
     """The same at a provider without such keys: it is looked for before each attempt."""
 
+    RENEW = "renew"
+    """The account's token must be renewed first, and what that is done with is used up by it."""
+    RENEW_AGAIN = "renew_again"
+    """The same, and it is not: a lost call is made again."""
+
+    @property
+    def renews(self) -> bool:
+        """A call for a token comes before the send."""
+        return self in (Story.RENEW, Story.RENEW_AGAIN)
+
     @property
     def makes_record(self) -> bool:
         """It is played at a provider of the cell's own, which has no record before."""

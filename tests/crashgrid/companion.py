@@ -30,7 +30,8 @@ from tests.crashgrid.cell import Cell
 from tests.crashgrid.creating import provider_of
 from tests.crashgrid.ground import Ground, Servers, make_ground
 from tests.crashgrid.proxy import Line
-from tests.crashgrid.world import LIMITS
+from tests.crashgrid.renewing import TokenEndpoint
+from tests.crashgrid.world import LIMITS, TOKEN
 
 _ATTEMPTS = text(
     "SELECT org_id, attempt_id, command_id,"
@@ -67,13 +68,15 @@ class Findings:
     """
     What a slot's database says when all cells are over.
 
-    `own_rows` are of the ledgers of the providers that its cells had to themselves.
+    `own_rows` are of the ledgers of the providers that its cells had to themselves, `tokens_shown`
+    what came to the endpoint at which tokens are renewed.
     """
 
     audit: Audit
     attempts: Mapping[str, Attempt]
     creates: Sequence[Create]
     own_rows: Sequence[Row]
+    tokens_shown: Sequence[str]
 
 
 class Companion:
@@ -95,6 +98,8 @@ class Companion:
         self._talk = talk
         self._own_provider = AsyncExitStack()
         self._own_rows: list[Row] = []
+        self._endpoint = TokenEndpoint(TOKEN)
+        self._token_url = ""
         parsed = make_url(servers.database_url)
         target = (parsed.host or "127.0.0.1", parsed.port or 5432)
         self._lines = [Line(control, target, board, say) for control in controls]
@@ -105,6 +110,7 @@ class Companion:
         """Answer requests until the slot hangs up."""
         for line, listener in zip(self._lines, self._listeners, strict=True):
             await line.open(listener)
+        self._token_url = await self._endpoint.open()
         reader, writer = await asyncio.open_connection(sock=self._talk)
         try:
             while size := await reader.read(4):
@@ -114,6 +120,7 @@ class Companion:
                 writer.write(len(answer).to_bytes(4) + answer)
                 await writer.drain()
         finally:
+            self._endpoint.close()
             await self._own_provider.aclose()
             await self._engine.dispose()
 
@@ -137,7 +144,12 @@ class Companion:
             line.hang_up()
         await self._own_provider.aclose()
         if not cell.story.makes_record:
-            return await make_ground(self._engine, self._servers, cell)
+            return await make_ground(
+                self._engine,
+                self._servers,
+                cell,
+                token_url=self._token_url if cell.story.renews else None,
+            )
         provider = await self._own_provider.enter_async_context(self._provider_of(cell))
         return await make_ground(self._engine, self._servers, cell, provider)
 
@@ -163,6 +175,7 @@ class Companion:
             attempts=await read_attempts(self._engine),
             creates=creates,
             own_rows=self._own_rows,
+            tokens_shown=self._endpoint.shown,
         )
 
 

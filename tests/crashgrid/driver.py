@@ -26,6 +26,7 @@ from oncefence.app.bootstrap import make_context
 from oncefence.domain.command import Receipt
 from oncefence.domain.errors import StoreUnavailable, SubjectTaken
 from oncefence.domain.handoff import Admission
+from oncefence.domain.ids import OrgId
 from oncefence.domain.work_item import WORK_ITEM
 from oncefence.storage.engine import is_store_away
 from oncefence.storage.phases.add_work import add_work
@@ -38,8 +39,9 @@ from tests.crashgrid.cell import Cell, Story
 from tests.crashgrid.ground import Ground
 from tests.crashgrid.operating import Operator
 from tests.crashgrid.points import Action
+from tests.crashgrid.renewing import authorise_anew
 from tests.crashgrid.runtime import Runtime
-from tests.crashgrid.world import LIMITS, RING, view_of
+from tests.crashgrid.world import LIMITS, RING, token_of, view_of
 from tests.support.dialect import Form
 
 T = TypeVar("T")
@@ -244,7 +246,14 @@ class Life:
         if result.verdict == "paused":
             # By a life that stands still, or stood in its way: the operator sees that it is on.
             await self._operator.resume()
-        if result.step is Next.IN_FLIGHT and result.until is not None:
+        if result.step is Next.BLOCKED and result.verdict == "credential_held":
+            await self._until_done(
+                lambda: authorise_anew(
+                    self._engine, RING, OrgId(self._ground.org), token_of(self._cell)
+                )
+            )
+        is_held = result.verdict in ("token_busy", "credential_held")
+        if (result.step is Next.IN_FLIGHT or is_held) and result.until is not None:
             # A lease ends in real time. Whoever holds it may be done before.
             left = (result.until - datetime.now(UTC)).total_seconds()
             return min(max(left, 0.0) + 0.002, _LOOK_AGAIN_SECONDS)

@@ -126,6 +126,7 @@ def _database(
 ) -> Servers:
     # One each: a sweep sees all orgs, and a frozen life may hold what it has seen.
     postgres.psql(f"CREATE DATABASE {name} TEMPLATE {DATABASE};", database="postgres")
+    servers.bear_with_ill_orgs(postgres, name)
     return Servers(
         database_url=f"{postgres.app_url.rsplit('/', 1)[0]}/{name}",
         provider_port=simulator.port,

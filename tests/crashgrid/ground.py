@@ -17,6 +17,7 @@ from oncefence.storage.phases.adopt_link import adopt_link
 from oncefence.storage.phases.publish_view import publish_view
 from oncefence.storage.phases.register_runtime import register_runtime
 from tests.crashgrid.cell import Cell, Story
+from tests.crashgrid.renewing import connect_account
 from tests.crashgrid.world import (
     PUBLIC_KEY,
     RING,
@@ -57,12 +58,18 @@ class Ground:
 
 
 async def make_ground(
-    engine: AsyncEngine, servers: Servers, cell: Cell, provider: SimulatorHere | None = None
+    engine: AsyncEngine,
+    servers: Servers,
+    cell: Cell,
+    provider: SimulatorHere | None = None,
+    *,
+    token_url: str | None = None,
 ) -> Ground:
     """
     An org, a record of its own and an account; without the latter where an operator comes.
 
-    `provider` is the cell's own where the story makes the record.
+    `provider` is the cell's own where the story makes the record; `token_url` is where tokens are
+    renewed, of a story in which they are.
     """
     if provider is not None:
         for rule in _rules(cell, {}, {"operation": "search"}):
@@ -80,17 +87,28 @@ async def make_ground(
         engine, RING, scope_of(org), actor="grid", public_key=PUBLIC_KEY
     )
     await publish_view(engine, org, INSTALLATION, view, actor="grid")
-    await add_principal_binding(
+    binding = await add_principal_binding(
         engine,
         RING,
         org,
         name=view.principal,
         provider=view.pack,
-        base_url=ground.base_url,
+        base_url=token_url or ground.base_url,
         is_local=True,
         token=Secret(token_of(cell)),
         actor="grid",
     )
+    if cell.story.renews:
+        await connect_account(
+            engine,
+            RING,
+            org,
+            binding,
+            story=cell.story,
+            provider=view.pack,
+            base_url=ground.base_url,
+            token=token_of(cell),
+        )
     if ground.contact is not None:
         await adopt_link(
             engine,

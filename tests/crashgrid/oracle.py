@@ -13,6 +13,7 @@ from oncefence.simulator.ledger import Kind, Ledger
 from oncefence.simulator.ledger import Row as LedgerRow
 from oncefence.storage.phases.audit_invariants import Audit, Standing
 from tests.crashgrid.companion import Attempt, Create, Findings
+from tests.crashgrid.renewing import shown_twice
 from tests.crashgrid.slot import Played
 
 Row = Mapping[str, Any]
@@ -79,6 +80,7 @@ def _judge_world(played: Sequence[Played], findings: Sequence[Findings], ledger:
         *sent_twice(attempts, ledger),
         *keyed_apart(ledger),
         *sent_too_late(attempts, ledger),
+        *shown_twice([token for found in findings for token in found.tokens_shown]),
         *unended(audit.standings),
         *_disagreeing(played, audit.standings),
         *_broken(played),

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from oncefence.simulator.faults import SEEDED_FAULTS, Fault
 from tests.crashgrid.cell import Cell, Story, Thaw, Trap
 from tests.crashgrid.points import (
-    CALLS,
     CONTEST_VERBS,
     DISPATCH_VERBS,
     DOOR_VERBS,
+    EFFECT_CALLS,
     END_VERBS,
     FIRST_LOOK_VERBS,
     INTERRUPTIONS,
@@ -27,23 +27,28 @@ from tests.crashgrid.points import (
     POINTS,
     RECLAIM_VERBS,
     REJECT_VERBS,
+    RENEW_VERBS,
     SETUP_VERBS,
     SIGNED_VERBS,
     SWEEP_VERBS,
+    TOKEN_CALL,
     Action,
     is_in_transaction,
     points_of,
 )
 from tests.support.dialect import Form
 
-CORE = points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *CALLS)
+CORE = points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *LOOKUP_VERBS, *EFFECT_CALLS)
 """Where the promise is kept or broken: the mark, the sends, and every settling."""
 
 FIRST_LOOK = points_of(*FIRST_LOOK_VERBS)
+RENEWING = points_of(*RENEW_VERBS, TOKEN_CALL)
+"""Around the call for a token, which is an effect of its own."""
+
 # After the send a create with a key and one without go the same ways, which they share out.
 CREATES = {
-    Story.CREATE: points_of(*DISPATCH_VERBS[::2], *LOOKUP_VERBS, *CALLS),
-    Story.LOOK_FIRST: points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *CALLS),
+    Story.CREATE: points_of(*DISPATCH_VERBS[::2], *LOOKUP_VERBS, *EFFECT_CALLS),
+    Story.LOOK_FIRST: points_of(*DISPATCH_VERBS[::2], *LOST_VERBS, *LATE_VERBS, *EFFECT_CALLS),
 }
 
 FAULTS_HERE = tuple(fault for fault in Fault if fault is not Fault.REFUSE)
@@ -91,6 +96,8 @@ def _single(point: str, action: Action, form: Form, *, thaw: Thaw = Thaw.END) ->
         return given | {"story": Story.OPERATE}
     if verb in RECLAIM_VERBS:
         return given | {"story": Story.OPERATE, "traps": (_DIE_UNSETTLED, trap)}
+    if verb in RENEW_VERBS or verb == TOKEN_CALL:
+        return given | {"story": Story.RENEW}
     if verb in FIRST_LOOK_VERBS:
         return given | {"story": Story.LOOK_FIRST}
     if verb in LATE_VERBS:
@@ -144,6 +151,16 @@ def _creates_struck() -> Iterator[dict[str, object]]:
                 # Under a key an answer that is lost is asked for again, and not looked up.
                 given["traps"] = (_DIE_UNSETTLED, Trap(point=point, action=action))
             yield given
+
+
+def _renewals_struck() -> Iterator[dict[str, object]]:
+    forms, interruptions = itertools.cycle(Form), itertools.cycle(INTERRUPTIONS)
+    for point in RENEWING:
+        link = Action.CUT if is_in_transaction(point) else Action.DROP
+        for action in (Action.FREEZE, link, next(interruptions)):
+            yield _single(point, action, next(forms))
+        yield _single(point, Action.KILL, next(forms)) | {"story": Story.RENEW_AGAIN}
+        yield _single(point, Action.FREEZE, next(forms)) | {"story": Story.RENEW_AGAIN}
 
 
 def _found_and_struck() -> Iterator[dict[str, object]]:
@@ -216,6 +233,7 @@ def singles() -> list[Cell]:
         *_struck_once(),
         *_struck_otherwise(),
         *_creates_struck(),
+        *_renewals_struck(),
         *_found_and_struck(),
         *_kin_struck_otherwise(),
         *_faults(),
@@ -243,6 +261,8 @@ _POINTS_OF = {
         *points_of(*LOST_VERBS, *END_VERBS),
         *CORE * 3,
     ),
+    Story.RENEW: (*RENEWING * 3, *CORE),
+    Story.RENEW_AGAIN: (*RENEWING * 3, *CORE),
 }
 _STORY_ODDS = {
     Story.DELIVER: 64,
@@ -254,6 +274,8 @@ _STORY_ODDS = {
     Story.OPERATE: 10,
     Story.CREATE: 14,
     Story.LOOK_FIRST: 20,
+    Story.RENEW: 10,
+    Story.RENEW_AGAIN: 6,
 }
 _ACTIONS = {
     Action.KILL: 30,

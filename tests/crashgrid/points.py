@@ -86,7 +86,8 @@ OPERATE_VERBS = (
     "activate_view",
 )
 RECLAIM_VERBS = ("reclaim_work",)
-SWEEP_VERBS = ("find_due_work", "note_nudges", "erase_staged")
+RENEW_VERBS = ("begin_refresh", "settle_refresh", "release_waiters")
+SWEEP_VERBS = ("find_due_work", "note_nudges", "expire_refreshes", "erase_staged")
 END_VERBS = ("read_execution",)
 
 VERBS = (
@@ -104,20 +105,46 @@ VERBS = (
     *KIN_VERBS,
     *OPERATE_VERBS,
     *RECLAIM_VERBS,
+    *RENEW_VERBS,
     *END_VERBS,
 )
 """The transactions in whose points the scenarios strike."""
 
-CALLS = ("send", "lookup_read")
+EFFECT_CALLS = ("send", "lookup_read")
+TOKEN_CALL = "token_call"
+CALLS = (*EFFECT_CALLS, TOKEN_CALL)
 """The network calls, likewise; the read before a create is a lookup's read too."""
 
 READS_ALONE = "one read for a screen; nothing is written, and nothing follows from it"
 READ_MODEL = "it writes a reading of the items alone, which the next rebuild makes anew"
+REWRAPS = "nothing is sent around it; its own tests kill it between any two of its steps"
+ACCOUNTS = "no item and no claim: its own tests kill it between any two of its steps"
 NOT_STRUCK: Mapping[str, str] = {
+    "add_provider_app": ACCOUNTS,
+    "begin_authorization": ACCOUNTS,
+    "take_authorization": ACCOUNTS,
+    "take_own_authorization": ACCOUNTS,
+    "settle_authorization": ACCOUNTS,
+    "disconnect_binding": ACCOUNTS,
+    "begin_revocation": ACCOUNTS,
+    "settle_revocation": ACCOUNTS,
+    "rebind_principal": ACCOUNTS,
+    "list_provider_apps": READS_ALONE,
+    "list_bindings": READS_ALONE,
+    "find_binding": READS_ALONE,
+    "list_generations": READS_ALONE,
+    "list_requests": READS_ALONE,
+    "find_request": READS_ALONE,
+    "find_bound_classes": READS_ALONE,
     "audit_invariants": READS_ALONE,
     "read_facts": READS_ALONE,
     "read_clock": READS_ALONE,
     "read_wrapped_keys": READS_ALONE,
+    "check_keys": READS_ALONE,
+    "read_key_use": READS_ALONE,
+    "find_generations_to_rewrap": READS_ALONE,
+    "rewrap_keys": REWRAPS,
+    "rewrap_generation": REWRAPS,
     "read_command": READS_ALONE,
     "read_progress": READS_ALONE,
     "probe_store": READS_ALONE,
@@ -137,6 +164,13 @@ NOT_STRUCK: Mapping[str, str] = {
     "list_views": READS_ALONE,
     "read_revisions": READS_ALONE,
     "find_held_classes": READS_ALONE,
+    "list_breakers": READS_ALONE,
+    "list_quota": READS_ALONE,
+    "read_breaker": READS_ALONE,
+    "count_breakers": READS_ALONE,
+    "override_breaker": "one row and its audit row; nothing is sent around it, and the same act "
+    "again finds what it did",
+    "bring_forward": "a hint: what it has not brought forward comes by itself at its time",
     "take_back_nudges": "a hint more or less: kept, the nudge counts for two minutes",
 }
 """Transactions without points, each with its reason."""

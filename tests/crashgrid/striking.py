@@ -19,7 +19,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 import oncefence.storage.phases
-from oncefence.activities import attempt, lookup
+from oncefence.activities import attempt, lookup, tokens
 from oncefence.activities import http_once as wire_once
 from oncefence.activities.http_once import http_once
 from oncefence.activities.phase_journal import PhaseJournal
@@ -72,6 +72,7 @@ class Striker:
                 vars(module)["run_phase"] = self._run_phase
         vars(attempt)["http_once"] = functools.partial(self._http_once, "send")
         vars(lookup)["http_once"] = functools.partial(self._http_once, "lookup_read")
+        vars(tokens)["http_once"] = functools.partial(self._http_once, "token_call")
         # The line strikes from outside, and says by a signal what the life is to do.
         asyncio.get_running_loop().add_signal_handler(
             signal.SIGUSR1, lambda: self._interrupt(action_of(self._board.pending_action))

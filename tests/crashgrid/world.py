@@ -54,6 +54,10 @@ SIGNING_KEY: Final = Ed25519PrivateKey.generate()
 PUBLIC_KEY: Final = SIGNING_KEY.public_key().public_bytes_raw()
 
 
+TOKEN: Final = _DIALECT.token
+"""The one that the shared simulator knows."""
+
+
 def view_of(cell: Cell) -> IntegrationBindingView:
     """The view that the cell's account is bound by."""
     # Where nothing goes wrong nothing may be unknown, however busy this machine is.

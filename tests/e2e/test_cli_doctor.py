@@ -46,7 +46,7 @@ async def test_sound_surroundings_pass_all_but_durability(settings: dict[str, ob
     assert ended.code == 1
     assert {name for name, check in checks.items() if not check["is_sound"]} == {"durability"}
     assert checks["durability"]["found"].startswith("fsync=off")
-    assert checks["keys"]["found"] == "opens 3 stored keys of all kinds"
+    assert checks["keys"]["found"] == "opens 4 stored keys of all kinds"
     assert checks["schema"]["found"] == f"version {SCHEMA_REVISION}"
     assert checks["time scale"]["found"] == "1 on a development database"
     assert checks["clocks"]["found"].endswith("s apart")

@@ -246,7 +246,9 @@ class TestLinkAdopt:
         )
 
         assert ended.code == 1
-        assert ended.message.endswith("make it with `oncefence binding add`")
+        assert ended.message.endswith(
+            "make it with `oncefence binding connect` or `oncefence binding add`"
+        )
 
     async def test_needs_all_four_names_or_a_file(self, settings: dict[str, object]) -> None:
         """Half a link is no link."""

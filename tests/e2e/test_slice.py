@@ -1,15 +1,16 @@
 """
 The whole way of a command, once with every fault of the provider, in both forms of the attempt.
 
-All commands run at once, in one world per provider; each test judges one of them. What happened
-at the provider is read from the provider's own ledger.
+All commands run at once, each with an account of its own: what one of them meets holds back no
+other. Each test judges one of them. What happened at the provider is read from the provider's own
+ledger.
 """
 
 import asyncio
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, product
 
 import pytest
@@ -18,15 +19,26 @@ from temporalio.client import Client
 
 from oncefence.app.local_postgres import LocalPostgres
 from oncefence.app.local_temporal import LocalTemporal
+from oncefence.domain.redaction import Secret
 from oncefence.simulator.faults import Fault
 from oncefence.simulator.ledger import Kind, Ledger
 from oncefence.storage.phases.audit_invariants import audit_invariants
+from oncefence.storage.phases.rebind_principal import rebind_principal
+from oncefence.storage.sealing import KeyRing
 from tests.providers.simulated import simulator_at
 from tests.support import servers
-from tests.support.dialect import Form, simulated_provider
+from tests.support.dialect import Form, Provider, simulated_provider
 from tests.support.other_provider import OtherProvider, Trouble, other_provider
 from tests.support.servers import Database
-from tests.support.station import FAST, ProviderWorld, make_station, new_queue, working
+from tests.support.station import (
+    FAST,
+    ProviderWorld,
+    Station,
+    make_station,
+    new_queue,
+    until,
+    working,
+)
 from tests.support.world import Accepted
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -67,6 +79,13 @@ LEFT_FOR_A_PERSON = Story(
     grade="none",
     failure="lookup_inconclusive",
 )
+REFUSED_ACCOUNT = Story(
+    status="needs_attention",
+    outcomes=(UNKNOWN,),
+    changes=0,
+    grade="none",
+    failure="lookup_unusable",
+)
 TURNED_DOWN = Story(status="failed", outcomes=(REJECTED,), changes=0, failure="rejected")
 CAME_AGAIN = Story(status="succeeded", outcomes=(SAFE_RETRY, ACCEPTED), changes=1, grade="receipt")
 WAITED = Story(status="succeeded", outcomes=(NOT_SENT, ACCEPTED), changes=1, grade="receipt")
@@ -90,8 +109,9 @@ SIMULATED: Mapping[str, Story] = {
     Fault.DRIP: FOUND,
     Fault.GARBLED: FOUND,
     Fault.REJECT_400: TURNED_DOWN,
-    # The pack does not say that a 401 leaves the record as it was, so it is looked up.
-    Fault.UNAUTHORIZED_401: NOT_THERE,
+    # The pack does not say that a 401 leaves the record as it was. Until somebody hands over
+    # another token nothing is sent, and that token may not speak for the command (C282).
+    Fault.UNAUTHORIZED_401: REFUSED_ACCOUNT,
     Fault.OVERWRITTEN: LEFT_FOR_A_PERSON,
 }
 RULES: Mapping[str, Mapping[str, object]] = {
@@ -152,37 +172,70 @@ Arrange = Callable[[str, str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A world, the troubles of its commands, and how they are arranged."""
+    """A provider, the troubles of the commands for it, and how they are arranged."""
 
-    world: ProviderWorld
+    provider: Provider
     names: Sequence[str]
     arrange: Arrange
 
 
 async def run_all(
-    client: Client, parts: Sequence[Part], just_before: Callable[[], object]
+    database: Database, client: Client, parts: Sequence[Part], just_before: Callable[[], object]
 ) -> list[dict[Key, tuple[ProviderWorld, Accepted]]]:
     """One command for each name and form, all at once, to their ends."""
+    ring = KeyRing({"test-key": secrets.token_bytes(32)})
     ran: list[dict[Key, tuple[ProviderWorld, Accepted]]] = []
-    async with AsyncExitStack() as stack:
-        stations = []
-        for part in parts:
-            station = make_station(part.world, client, new_queue())
-            stations.append(await stack.enter_async_context(working(station)))
-            mine: dict[Key, tuple[ProviderWorld, Accepted]] = {}
-            for name, form in product(part.names, Form):
-                subject = f"{name}-{form}"
-                accepted = await part.world.accept_in(form, subject, title=f"Head of {subject}")
-                await asyncio.to_thread(part.arrange, name, part.world.remote_ids[subject])
-                mine[name, form] = part.world, accepted
-            ran.append(mine)
+    for part in parts:
+        mine: dict[Key, tuple[ProviderWorld, Accepted]] = {}
+        for name, form in product(part.names, Form):
+            world = await ProviderWorld.on(database, part.provider, ring=ring)
+            subject = f"{name}-{form}"
+            accepted = await world.accept_in(form, subject, title=f"Head of {subject}")
+            await asyncio.to_thread(part.arrange, name, world.remote_ids[subject])
+            mine[name, form] = world, accepted
+        ran.append(mine)
+    commands = [(name, *pair) for mine in ran for (name, _), pair in mine.items()]
+    station = make_station(commands[0][1], client, new_queue())
+    async with working(station):
         await asyncio.to_thread(just_before)
-        for station, mine in zip(stations, ran, strict=True):
-            await asyncio.gather(*(station.announce(each) for _, each in mine.values()))
-        for mine in ran:
-            for world, accepted in mine.values():
-                await world.settled(accepted, within_s=60)
+        await asyncio.gather(
+            *(replace(station, world=world).announce(each) for _, world, each in commands)
+        )
+        for name, world, accepted in commands:
+            if name == Fault.UNAUTHORIZED_401:
+                await hand_over_a_token(replace(station, world=world), accepted)
+        for _, world, accepted in commands:
+            await world.settled(accepted, within_s=60)
     return ran
+
+
+async def hand_over_a_token(station: Station, accepted: Accepted) -> None:
+    """Once the account of the command is parked by its refusal, a person hands over a token."""
+    world = station.world
+
+    async def is_parked() -> bool:
+        grants = await world.sql(
+            "SELECT state FROM oncefence.authorization_grants WHERE org_id = :org"
+        )
+        return [row.state for row in grants] == ["needs_reauthorization"]
+
+    await until(is_parked, within_s=60, what="an account that waits for a person")
+    await rebind_principal(
+        world.engine,
+        world.ring,
+        world.org,
+        world.view.principal,
+        subject=None,
+        pack_grant=None,
+        token=Secret(world.provider.dialect.token),
+        expected_version="1.current",
+        actor="tests",
+        note="the one before was refused",
+        is_same_account=True,
+    )
+    lookup = await world.lookup_work(accepted)
+    assert lookup is not None, "nobody knows what the refused request did"
+    await station.wake(lookup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +255,7 @@ async def ran(
 ) -> AsyncIterator[Ran]:
     folder = tmp_path_factory.mktemp("ledgers")
     async with servers.fresh_database(postgres) as database:
+        servers.bear_with_ill_orgs(postgres, database.name)
         client = await servers.connect(temporal_server)
         with (
             simulator_at(folder / "open.jsonl") as simulator,
@@ -209,22 +263,23 @@ async def ran(
             other_provider() as other,
         ):
             turned_away, shipped, others = await run_all(
+                database,
                 client,
                 [
                     Part(
-                        world=await ProviderWorld.on(database, simulated_provider(closed)),
+                        provider=simulated_provider(closed),
                         names=[Fault.REFUSE],
                         arrange=lambda *_: None,
                     ),
                     Part(
-                        world=await ProviderWorld.on(database, simulated_provider(simulator)),
+                        provider=simulated_provider(simulator),
                         names=[name for name in SIMULATED if name != Fault.REFUSE],
                         arrange=lambda name, contact: (
                             name == PLAIN or simulator.script(contact=contact, **RULES[name])
                         ),
                     ),
                     Part(
-                        world=await ProviderWorld.on(database, other.as_provider()),
+                        provider=other.as_provider(),
                         names=list(OTHER),
                         arrange=other.trouble,
                     ),

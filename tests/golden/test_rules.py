@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oncefence.domain.breaker import BREAKER
 from oncefence.domain.execution import EXECUTION
 from oncefence.domain.lifecycle import Lifecycle
 from oncefence.domain.settlement import rows
@@ -52,7 +53,7 @@ async def test_no_other_lifecycle_is_in_the_table(database: Database) -> None:
         )
         names = set(found.scalars())
 
-    assert names == {EXECUTION.name, WORK_ITEM.name}
+    assert names == {EXECUTION.name, WORK_ITEM.name, BREAKER.name}
 
 
 async def test_the_settlement_table_is_the_same_in_python_and_sql(database: Database) -> None:

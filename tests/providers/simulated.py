@@ -148,10 +148,10 @@ def request_bytes(
 
 def patch_bytes(contact: str, title: str = "after", *, command: str | None = None) -> bytes:
     body = json.dumps({"properties": {"jobtitle": title}}).encode()
-    named = {"X-Oncefence-Command": command, "X-Oncefence-Attempt": f"{command}/1"}
-    return request_bytes(
-        "PATCH", contact_path(contact), body, headers=named if command is not None else None
-    )
+    named = None
+    if command is not None:
+        named = {"X-Oncefence-Command": command, "X-Oncefence-Attempt": f"{command}/1"}
+    return request_bytes("PATCH", contact_path(contact), body, headers=named)
 
 
 def talk(port: int, request: bytes, *, patience_s: float = 10.0) -> Heard:

@@ -24,7 +24,7 @@ from tests.support.dialect import simulated_provider
 from tests.support.doors import open_door
 from tests.support.servers import Database
 from tests.support.station import ProviderWorld, Station, make_station, new_queue, until, working
-from tests.support.world import EXAMPLE_BINDING, INSTALLATION, scope_of
+from tests.support.world import INSTALLATION, UNCOUNTED, scope_of
 
 CONTRACT = """
 command = "lead.title.pushed"
@@ -35,7 +35,7 @@ data = { object = "lead", field = "title" }
 
 def view_with(contract: str = CONTRACT) -> IntegrationBindingView:
     """The view of the example binding, with another local-completion contract where given."""
-    text = EXAMPLE_BINDING.read_text(encoding="utf-8")
+    text = UNCOUNTED
     assert text.count(CONTRACT.strip()) == 1, "the example's contract is this one"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lead-title.binding.toml"

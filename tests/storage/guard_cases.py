@@ -5,7 +5,11 @@ The last statement of a case is the one that is refused; those before it prepare
 same transaction.
 """
 
+from tests.storage import guard_cases_breakers as breakers
+from tests.storage import guard_cases_connections as connections
 from tests.storage import guard_cases_creates as creates
+from tests.storage import guard_cases_grants as grants
+from tests.storage import guard_cases_keys as keys
 from tests.storage import guard_cases_operations as operations
 from tests.storage import guard_cases_revisions as revisions
 from tests.storage.guard_statements import (
@@ -891,7 +895,11 @@ CASES = (
     *ATTEMPTS,
     *OTHERS,
     *COUPLING,
+    *breakers.CASES,
+    *connections.CASES,
     *creates.CASES,
+    *grants.CASES,
+    *keys.CASES,
     *operations.CASES,
     *revisions.CASES,
 )
@@ -907,7 +915,6 @@ APPEND_ONLY = (
     "handoffs",
     "lifecycle_transitions",
     "lookups",
-    "org_keys",
     "principal_bindings",
     "runtime_work_bindings",
     "sealed_payloads",
@@ -941,6 +948,9 @@ KEPT = (
     "token_versions",
     "work_items",
     "work_nudges",
+    *breakers.KEPT,
+    *connections.KEPT,
+    *grants.KEPT,
     *operations.KEPT,
     *revisions.APPEND_ONLY,
 )

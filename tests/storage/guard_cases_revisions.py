@@ -17,6 +17,12 @@ ITEMS = (
         "of another revision than its command",
         copy("work_items", item("pending"), work_id="$new", family="x", view_revision=2, **AHEAD),
     ),
+    said(
+        "work_items.y_view",
+        "OF057",
+        "of a person's family, for an account that is nobody's own",
+        copy("work_items", item("pending"), work_id="$new", family="connected.deliver"),
+    ),
 )
 
 COMMANDS = tuple(

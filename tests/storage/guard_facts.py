@@ -5,6 +5,8 @@ from uuid import uuid4
 from oncefence.domain.effect import Outcome
 from oncefence.domain.lookup import Verdict
 from oncefence.storage.phases.publish_view import publish_view
+from tests.storage.guard_facts_connections import connection_facts
+from tests.storage.guard_facts_grants import grant_facts
 from tests.storage.lifecycle_rows import CLAIM
 from tests.support.books import Books, BooksWorld
 from tests.support.world import INSTALLATION, World, an_end, example_view
@@ -91,6 +93,10 @@ async def facts(world: World, other: World) -> dict[str, str]:
     await publish_view(
         world.engine, world.org, INSTALLATION, example_view(is_sensitive=True), actor="tests"
     )
+    await world.sql(
+        "SELECT oncefence.note_breaker(:org, 'somebody', 'writes', gen_random_uuid(), false,"
+        " 'failure', clock_timestamp())"
+    )
     view, ahead = await world.sql(
         "SELECT view_id, digest FROM oncefence.binding_views WHERE org_id = :org ORDER BY revision"
     )
@@ -134,6 +140,7 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "creating_command": str(creating.command),
         "repeated": str(repeated.work),
         "unkeyed": str(unkeyed.work),
+        **await connection_facts(await World.make(world.database)),
         "pause": pause,
         "ended_pause": ended_pause,
         "operator": operator,
@@ -152,4 +159,5 @@ async def facts(world: World, other: World) -> dict[str, str]:
         "where_lane": f"WHERE org_id = '{world.org}' AND lane_key = 'source:lead-pending'",
         "where_link": f"WHERE org_id = '{world.org}' AND subject = 'lead-pending'",
         "where_slot": f"WHERE org_id = '{creates.org}' AND subject = 'creating'",
+        **await grant_facts(world.database),
     }

@@ -168,6 +168,7 @@ class TestEveryGuard:
         assert raised == {
             # Provoked in test_phases_start.py.
             ("start_attempt_v2", "OF040"),
+            ("start_attempt_v3", "OF040"),
             # Called by each trigger that couples, and counted with them above.
             ("check_execution_coupling", "OF030"),
             ("check_execution_coupling", "OF032"),

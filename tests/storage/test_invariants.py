@@ -84,6 +84,28 @@ def copy_of_attempt(accepted: Accepted) -> str:
     )
 
 
+def renewals(commands: Commands, count: int, outcome: str | None) -> str:
+    """So many calls for the one token version of the org, all of which came to this."""
+    end = "NULL, NULL" if outcome is None else f"'{outcome}', clock_timestamp()"
+    return (
+        "INSERT INTO token_refreshes (org_id, refresh_id, generation_id, from_version, rotation,"
+        " because, work_id, lease_token, ownership_epoch, lease_owner, lease_until, outcome,"
+        " settled_at) SELECT g.org_id, gen_random_uuid(), g.generation_id, 1, 'rotating',"
+        " 'expired', gen_random_uuid(), gen_random_uuid(), 1, gen_random_uuid(),"
+        f" clock_timestamp(), {end} FROM binding_generations AS g, generate_series(1, {count})"
+        f" WHERE g.org_id = '{commands.world.org}'"
+    )
+
+
+def a_count(commands: Commands, used: int) -> str:
+    """A count of the org's that has a limit of five, and of which so much is used."""
+    return (
+        "INSERT INTO quota_counts (quota_key, provider, dimension, time_window, window_seconds,"
+        " limit_max, org_id, used) SELECT 'a-count', 'hubspot', 'burst', 'rolling', 10, 5,"
+        f" '{commands.world.org}', array_fill(0, ARRAY[64]) || {used}"
+    )
+
+
 UNGUARDED = ("DROP INDEX one_unsettled", "DROP INDEX lane_held")
 BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
     "one_open_attempt_per_command": lambda c: (*UNGUARDED, copy_of_attempt(c.running)),
@@ -94,6 +116,10 @@ BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
     ),
     "slot_follows_its_create": lambda c: (
         f"UPDATE commands SET remote_id = NULL WHERE {of(c.waiting)}",
+    ),
+    "quota_stays_within_its_limit": lambda c: (a_count(c, 6),),
+    "nothing_is_sent_without_its_quota": lambda c: (
+        f"UPDATE effect_attempts SET quota = '[{{}}]' WHERE {of(c.done)}",
     ),
     "one_revision_per_command": lambda c: (
         f"UPDATE work_items SET view_revision = 2 WHERE {of(c.waiting)}",
@@ -164,6 +190,11 @@ BROKEN: dict[str, Callable[[Commands], tuple[str, ...]]] = {
         ),
     ),
     "current_generation_has_its_token": lambda _: ("DELETE FROM token_versions",),
+    "a_rotating_token_is_spent_once": lambda c: (renewals(c, 2, "superseded"),),
+    "tokens_come_of_their_renewals": lambda _: (
+        "UPDATE token_versions SET made_because = 'expired'",
+    ),
+    "an_open_renewal_stands_in_its_grant": lambda c: (renewals(c, 1, None),),
     "audit_rows_follow_one_another": lambda _: (
         "UPDATE audit SET actor = 'somebody else' WHERE sequence = 2",
     ),
@@ -233,7 +264,17 @@ async def a_legacy_item(world: World) -> None:
     )
 
 
+async def a_refused_credential(world: World) -> None:
+    await world.accept_command("lead-t")
+    await plant(
+        world.database,
+        "UPDATE authorization_grants SET state = 'needs_reauthorization'"
+        f" WHERE org_id = '{world.org}'",
+    )
+
+
 LISTED = {
+    "refresh_unknown": a_refused_credential,
     "needs_attention": a_person_is_asked,
     "contradiction": a_contradiction,
     "lookup_blocked": a_blocked_lookup,

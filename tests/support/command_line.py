@@ -48,13 +48,18 @@ class Ended:
         return lines[0].removeprefix("oncefence: ")
 
 
+def environment_with(settings: Mapping[str, object]) -> dict[str, str]:
+    """Our own environment with these settings of the program and no others."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ONCEFENCE_")}
+    return kept | {f"ONCEFENCE_{name}": str(value) for name, value in settings.items()}
+
+
 async def run(
     *words: object, settings: Mapping[str, object] | None = None, stdin: bytes = b""
 ) -> Ended:
     """One run of `oncefence` with nothing set but `settings` (`DATABASE_URL` and so on)."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ONCEFENCE_")}
-    given = {f"ONCEFENCE_{name}": str(value) for name, value in (settings or {}).items()}
-    return await asyncio.to_thread(_run, [*map(str, words)], kept | given, stdin)
+    environment = environment_with(settings or {})
+    return await asyncio.to_thread(_run, [*map(str, words)], environment, stdin)
 
 
 def _run(words: Sequence[str], environment: Mapping[str, str], stdin: bytes) -> Ended:

@@ -12,7 +12,7 @@ from oncefence.catalog.loader import load_binding, load_pack
 from oncefence.catalog.view import IntegrationBindingView, compile_view
 from tests.providers.simulated import TOKEN as SIMULATOR_TOKEN
 from tests.providers.simulated import Simulated
-from tests.support.world import EXAMPLE_BINDING
+from tests.support.world import UNCOUNTED
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -94,7 +94,7 @@ def shipped_dialect() -> Dialect:
     return Dialect(
         pack_name="hubspot",
         pack_text=(files("oncefence.catalog") / "packs" / "hubspot.toml").read_text("utf-8"),
-        binding_text=EXAMPLE_BINDING.read_text("utf-8"),
+        binding_text=UNCOUNTED,
         token=SIMULATOR_TOKEN,
     )
 

@@ -14,6 +14,7 @@ import uvicorn
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from oncefence.app.api import Doors, make_api
+from oncefence.app.doors import Connecting
 from oncefence.domain.handoff import EffectHandoffKey, TrustedRuntimeWorkScope, payload_digest
 from oncefence.domain.ids import OutboxId
 from oncefence.domain.limits import Limits
@@ -57,6 +58,7 @@ class OpenDoor:
     url: str
     engine: AsyncEngine
     ring: KeyRing
+    key_file: Path
     announced: list[WorkRef]
     clients: list[httpx.AsyncClient] = field(default_factory=list)
 
@@ -76,7 +78,11 @@ class OpenDoor:
 
 @asynccontextmanager
 async def open_door(
-    engine: AsyncEngine, folder: Path, announce: Announce | None = None
+    engine: AsyncEngine,
+    folder: Path,
+    announce: Announce | None = None,
+    *,
+    pack_folders: tuple[Path, ...] = (),
 ) -> AsyncIterator[OpenDoor]:
     """Serve the doors with uvicorn until the block ends; the folder keeps the key ring."""
     key_file = folder / "keys.json"
@@ -88,18 +94,26 @@ async def open_door(
     async def collect(ref: WorkRef) -> None:
         announced.append(ref)
 
-    doors = Doors(engine=engine, ring=ring, limits=Limits(), announce=announce or collect)
-    server = _Server(
-        uvicorn.Config(make_api(doors), log_config=None, access_log=False, lifespan="off")
-    )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        doors = Doors(
+            engine=engine,
+            ring=ring,
+            limits=Limits(),
+            announce=announce or collect,
+            connecting=Connecting(public_url=url, pack_folders=pack_folders),
+        )
+        server = _Server(
+            uvicorn.Config(make_api(doors), log_config=None, access_log=False, lifespan="off")
+        )
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await until(lambda: server.started or serving.done())
         door = OpenDoor(
-            url=f"http://127.0.0.1:{listener.getsockname()[1]}",
+            url=url,
             engine=engine,
             ring=ring,
+            key_file=key_file,
             announced=announced,
         )
         try:

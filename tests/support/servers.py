@@ -100,6 +100,16 @@ async def fresh_database(server: LocalPostgres) -> AsyncIterator[Database]:
         await admin.close()
 
 
+def bear_with_ill_orgs(server: LocalPostgres, database: str) -> None:
+    """
+    Have no number of failing orgs open a provider's breaker in this database.
+
+    Where each test is an org of its own at one provider, and most of them fail on purpose, the
+    provider would be taken for dark, and rightly so.
+    """
+    server.psql("UPDATE oncefence.breaker_rules SET orgs_min = 1000000;", database=database)
+
+
 @contextmanager
 def temporal() -> Iterator[LocalTemporal]:
     """A development server on which a client may ask for a clock that skips."""

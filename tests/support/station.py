@@ -7,7 +7,7 @@ Whatever a test leaves out is as in production; whatever it replaces, it names.
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -145,12 +145,13 @@ class ProviderWorld(World):
         title: str = "Director",
         outbox: str | None = None,
         form: Form = Form.LOCAL,
+        also: Mapping[str, object] | None = None,
     ) -> Handover:
         """A handover that could be accepted: link adopted, payload staged."""
         await self.link(subject)
         operation = self.provider.dialect.operation_of(form)
         local_field = self.view.operation(operation).fields[0].local
-        payload = json.dumps({local_field: title}).encode()
+        payload = json.dumps({local_field: title, **(also or {})}).encode()
         digest = payload_digest(payload)
         await stage_payload(self.engine, self.ring, self.caller, digest, payload)
         entry = OutboxId(outbox or uuid.uuid4().hex)

@@ -8,7 +8,7 @@ import itertools
 import json
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -62,6 +62,10 @@ from oncefence.storage.sealing import KeyRing
 from tests.support.servers import Database
 
 EXAMPLE_BINDING = Path(__file__).parents[2] / "docs" / "examples" / "lead-title.binding.toml"
+NO_QUOTA = "\n[quota]\nburst = false\ndaily = false\n"
+UNCOUNTED = EXAMPLE_BINDING.read_text(encoding="utf-8") + NO_QUOTA
+"""The example for an account of the tests: many send more through one than it would be let."""
+
 OPERATION = "lead.title.push"
 PRINCIPAL = "hubspot-main"
 TOKEN = "token-of-the-tests"
@@ -70,14 +74,14 @@ INSTALLATION = InstallationId("crm")
 _numbers = itertools.count(1)
 
 
-def example_view(*, is_sensitive: bool = False) -> IntegrationBindingView:
+def example_view(*, is_sensitive: bool = False, quota: str = NO_QUOTA) -> IntegrationBindingView:
     """The view of the example binding over the pack that ships, sensitive where a test needs it."""
-    if not is_sensitive:
-        return compile_view(load_pack("hubspot"), load_binding(EXAMPLE_BINDING))
+    text = UNCOUNTED.replace(NO_QUOTA, quota)
+    if is_sensitive:
+        text = text.replace("sensitive = false", "sensitive = true")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "sensitive.binding.toml"
-        example = EXAMPLE_BINDING.read_text(encoding="utf-8")
-        path.write_text(example.replace("sensitive = false", "sensitive = true"), encoding="utf-8")
+        path = Path(folder) / "example.binding.toml"
+        path.write_text(text, encoding="utf-8")
         return compile_view(load_pack("hubspot"), load_binding(path))
 
 
@@ -160,6 +164,7 @@ class World:
         is_sensitive: bool = False,
         limits: Limits | None = None,
         ring: KeyRing | None = None,
+        view: IntegrationBindingView | None = None,
     ) -> "World":
         """A world of its own: registered, published, bound, and without links so far."""
         name = OrgId(org or f"org-{next(_numbers)}")
@@ -169,7 +174,7 @@ class World:
         credential = await register_runtime(engine, ring, scope, actor="tests")
         caller = await authenticate(engine, ring, credential)
         assert caller is not None, "a registered credential is known"
-        view = example_view(is_sensitive=is_sensitive)
+        view = view or example_view(is_sensitive=is_sensitive)
         await publish_view(engine, name, INSTALLATION, view, actor="tests")
         binding = await add_principal_binding(
             engine,
@@ -210,11 +215,16 @@ class World:
         return self.links[subject]
 
     async def offer(
-        self, subject: str = "lead-1", *, title: str = "Director", outbox: str | None = None
+        self,
+        subject: str = "lead-1",
+        *,
+        title: str = "Director",
+        outbox: str | None = None,
+        also: Mapping[str, object] | None = None,
     ) -> Handover:
         """A handover that could be accepted: link adopted, payload staged."""
         await self.link(subject)
-        payload = json.dumps({"title": title}).encode()
+        payload = json.dumps({"title": title, **(also or {})}).encode()
         digest = payload_digest(payload)
         await stage_payload(self.engine, self.ring, self.caller, digest, payload)
         entry = OutboxId(outbox or f"outbox-{next(_numbers)}")
@@ -243,10 +253,15 @@ class World:
         )
 
     async def accept_command(
-        self, subject: str = "lead-1", *, title: str = "Director", outbox: str | None = None
+        self,
+        subject: str = "lead-1",
+        *,
+        title: str = "Director",
+        outbox: str | None = None,
+        also: Mapping[str, object] | None = None,
     ) -> Accepted:
-        """An accepted command on `subject`."""
-        handover = await self.offer(subject, title=title, outbox=outbox)
+        """An accepted command on `subject`, whose payload has `also` these members."""
+        handover = await self.offer(subject, title=title, outbox=outbox, also=also)
         receipt = await self.accept(handover)
         assert receipt.command is not None, "it was accepted"
         assert receipt.execution is not None, "it was accepted"

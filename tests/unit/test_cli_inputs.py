@@ -7,8 +7,9 @@ import pytest
 import typer
 
 from oncefence.app.cli import arguments
-from oncefence.app.cli.binding import check_origin, read_token
+from oncefence.app.cli.binding import read_token
 from oncefence.app.cli.screen import json_text, printable, shown
+from oncefence.app.origin import check_origin
 from oncefence.domain.errors import ConfigurationRefused
 
 

@@ -12,7 +12,7 @@ from oncefence.app.local_world import contacts_of
 from oncefence.domain.ids import OutboxId
 from oncefence.simulator.faults import parse_rules
 
-HANGING = {"no_effect_hang", "overwritten", "reset_before_read", "unauthorized_401"}
+HANGING = {"no_effect_hang", "overwritten", "reset_before_read"}
 
 
 def lines(*subjects: str) -> list[HandoffLine]:
@@ -69,6 +69,14 @@ class TestDealt:
 
         assert a_plan(given, seed=3) == a_plan(given, seed=3)
         assert a_plan(given, seed=3) != a_plan(given, seed=4)
+
+    def test_parks_no_account(self) -> None:
+        """All lines are of one account, and nobody is there to authorise it anew (C293)."""
+        plan = a_plan(lines(*(f"lead:{number}" for number in range(2_000))))
+
+        dealt_ones = {rule.get("fault") for rule in plan.rules}
+        assert {"overwritten", "reject_400"} < dealt_ones, "so many lines meet every fault"
+        assert "unauthorized_401" not in dealt_ones
 
     def test_gives_a_position_its_fault_whatever_the_lines_say(self) -> None:
         """The dice know seed and position alone."""

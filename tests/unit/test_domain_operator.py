@@ -19,7 +19,10 @@ ACME, OTHER = OrgId("acme"), OrgId("other")
 # Written out, and not taken from the code: a role that grows must be seen here.
 MAY: dict[str, set[str]] = {
     "viewer": {"read"},
-    "operator": {"read", "work.cancel", "work.reclaim", "work.pause", "work.resume"},
+    "operator": {
+        *("read", "work.cancel", "work.reclaim", "work.pause", "work.resume"),
+        *("breaker.open", "breaker.close"),
+    },
     "repairer": {"read", "work.replay"},
     "administrator": {
         "read",
@@ -27,6 +30,8 @@ MAY: dict[str, set[str]] = {
         "operator.revoke",
         "views.rebuild",
         "views.drop",
+        *("app.add", "binding.connect", "binding.reauthorize"),
+        *("binding.disconnect", "binding.rebind"),
     },
 }
 SCOPES: dict[str, tuple[frozenset[OrgId], set[OrgId]]] = {

@@ -8,10 +8,12 @@ import pytest
 
 from oncefence.activities.contracts import RunResult, Step
 from oncefence.app.metrics import ProcessMetrics
+from oncefence.domain.breaker import BreakerState
 from oncefence.domain.claim import ClaimVerdict
 from oncefence.domain.ids import OrgId, WorkId
 from oncefence.storage.claims import NotStarted
 from oncefence.storage.phases.find_work import WorkRef
+from oncefence.storage.phases.list_breakers import BreakersStanding
 from oncefence.storage.phases.read_pressure import Pressure, Waiting
 from oncefence.workflows.starting import EagerStarts
 
@@ -92,6 +94,29 @@ class TestARun:
         assert "secret" not in text
 
 
+class TestTheBreakers:
+    def test_that_are_not_closed_are_told_without_any_org(self) -> None:
+        """Whoever is on call sees which provider is dark, and nothing of tenants (C461)."""
+        standing = [
+            BreakersStanding(
+                is_of_provider=is_of_provider,
+                provider="somewhere",
+                endpoint_class="writes" if is_of_provider else "",
+                state=BreakerState.OPEN,
+                breakers=count,
+            )
+            for is_of_provider, count in ((True, 1), (False, 4))
+        ]
+
+        text = ProcessMetrics().text(None, standing).decode()
+
+        where = 'provider="somewhere",state="open"}'
+        assert [line for line in text.splitlines() if line.startswith("oncefence_breakers")] == [
+            f'oncefence_breakers{{endpoint_class="writes",kind="provider",{where} 1.0',
+            f'oncefence_breakers{{endpoint_class="",kind="binding",{where} 4.0',
+        ]
+
+
 class TestACount:
     def test_of_claims_tells_why_there_was_none(self) -> None:
         """Refused claims are normal; which refusals grow says what is wrong."""
@@ -114,11 +139,13 @@ class TestACount:
         metrics.measures.fence_lost("toy.family")
         metrics.measures.attempt("somewhere", "ACCEPTED")
         metrics.measures.attempt("somewhere", "ACCEPTED")
+        metrics.measures.refresh("somewhere", "activated")
 
         assert told(metrics) == {
             'oncefence_renewals_total{family="toy.family"}': 1,
             'oncefence_fences_lost_total{family="toy.family"}': 1,
             'oncefence_attempts_total{outcome="ACCEPTED",provider="somewhere"}': 2,
+            'oncefence_token_refreshes_total{outcome="activated",provider="somewhere"}': 1,
             'oncefence_eager_starts_total{answer="asked"}': 3,
             'oncefence_eager_starts_total{answer="given"}': 2,
         }

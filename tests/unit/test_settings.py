@@ -157,6 +157,40 @@ def test_a_proxy_is_a_host_and_a_port(value: str) -> None:
     assert PASSWORD not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, "http://127.0.0.1:8080"),
+        ({"ONCEFENCE_LISTEN": "[::1]:9"}, "http://[::1]:9"),
+        ({"ONCEFENCE_LISTEN": "0.0.0.0:8080"}, None),
+        ({"ONCEFENCE_PUBLIC_URL": "https://doors.example.com/x/"}, "https://doors.example.com/x"),
+        ({"ONCEFENCE_PUBLIC_URL": "http://localhost:8081"}, "http://localhost:8081"),
+    ],
+)
+def test_browsers_reach_the_doors_where_it_says(given: dict[str, str], found: str | None) -> None:
+    """Unset, only doors of this machine are where they listen."""
+    assert Settings.from_environment(given).public_url == found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "http://doors.example.com",
+        "doors.example.com",
+        "https://",
+        "https://[",
+        "https://doors.example.com/?a=b",
+        "https://ada@doors.example.com",
+    ],
+)
+def test_a_browser_comes_back_over_tls(value: str) -> None:
+    """What it brings is worth an account."""
+    with pytest.raises(ConfigurationRefused) as refused:
+        Settings.from_environment({"ONCEFENCE_PUBLIC_URL": value})
+
+    assert refused.value.setting == "ONCEFENCE_PUBLIC_URL"
+
+
 def test_no_proxy_of_the_environment_is_taken() -> None:
     """What other programs read there is not meant for the calls that must be counted (C240)."""
     settings = Settings.from_environment(

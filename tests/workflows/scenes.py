@@ -76,11 +76,15 @@ async def in_flight(station: Station, simulator: Simulated, subject: str, form: 
 async def waiting_to_retry(
     station: Station, simulator: Simulated, subject: str, form: Form
 ) -> Scene:
-    """The provider asked to be left alone for ten minutes."""
+    """
+    The provider migrates the account, and half a minute later it is tried again.
+
+    A limit that was met would hold everybody else of the account back as well.
+    """
     world = station.world
     await world.link(subject)
     contact = world.remote_ids[subject]
-    simulator.script(contact=contact, fault="rate_limit_429", retry_after=600)
+    simulator.script(contact=contact, fault="reject_400", status=477)
     accepted = await station.submit(subject, form=form)
     await seen(station, accepted.work, TIMER_STARTED)
     assert await world.states(accepted) == ("retry", "retrying")

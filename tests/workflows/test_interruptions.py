@@ -5,19 +5,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from oncefence.activities.contracts import Step
+from oncefence.app.local_postgres import LocalPostgres
 from oncefence.domain.limits import Limits
 from oncefence.storage.sealing import KeyRing
 from oncefence.workflows.schedules import SWEEP_SCHEDULE
 from tests.providers.simulated import Simulated
+from tests.support import servers
 from tests.support.dialect import Form, simulated_provider
 from tests.support.servers import Database
 from tests.support.station import (
@@ -41,6 +44,13 @@ from tests.workflows.watching import (
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_store(postgres: LocalPostgres) -> AsyncIterator[Database]:
+    """One in which all is sealed with the ring that its process reads; with less it refuses."""
+    async with servers.fresh_database(postgres) as fresh:
+        yield fresh
 
 
 class TestButtons:
@@ -89,7 +99,7 @@ class TestSecondProcess:
             assert patches(simulator, accepted) == 1
 
     async def test_settles_as_lost_what_a_killed_process_had_sent(
-        self, store: Database, client: Client, simulator: Simulated, tmp_path: Path
+        self, own_store: Database, client: Client, simulator: Simulated, tmp_path: Path
     ) -> None:
         """After kill -9 the provider is asked what happened, and nothing is sent again (C261)."""
         keys = tmp_path / "keys.json"
@@ -98,14 +108,14 @@ class TestSecondProcess:
         # A worker that reads its environment has no margin of a test's own.
         limits = Limits(time_scale=FAST.time_scale)
         world = await ProviderWorld.on(
-            store,
+            own_store,
             provider,
             limits=limits,
             ring=KeyRing.load(keys),
             view=provider.dialect.view(local_ms=3_000),
         )
         station = make_station(world, client, new_queue())
-        with worker_process(store, station, keys) as process:
+        with worker_process(own_store, station, keys) as process:
             applied, _ = await held_submission(station, simulator, "lead-1", hold_at="commit")
             not_applied, _ = await held_submission(station, simulator, "lead-2")
             os.kill(process.pid, signal.SIGKILL)

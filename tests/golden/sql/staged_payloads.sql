@@ -6,3 +6,12 @@ INSERT INTO oncefence.staged_payloads (org_id, payload_address, wrapped_key, key
 
 -- ERASE
 UPDATE oncefence.staged_payloads SET wrapped_key=:wrapped_key WHERE oncefence.staged_payloads.wrapped_key IS NOT NULL AND oncefence.staged_payloads.staged_at < clock_timestamp() - :kept_for;
+
+-- UNDER_OTHER_KEYS
+SELECT oncefence.staged_payloads.org_id, oncefence.staged_payloads.payload_address, oncefence.staged_payloads.wrapped_key, oncefence.staged_payloads.key_id
+FROM oncefence.staged_payloads
+WHERE oncefence.staged_payloads.wrapped_key IS NOT NULL AND oncefence.staged_payloads.key_id != :current
+ LIMIT :batch FOR NO KEY UPDATE SKIP LOCKED;
+
+-- REWRAP
+UPDATE oncefence.staged_payloads SET wrapped_key=:wrapped_key, key_id=:key_id WHERE oncefence.staged_payloads.org_id = :of_org_id AND oncefence.staged_payloads.payload_address = :of_payload_address;
