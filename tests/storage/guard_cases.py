@@ -11,6 +11,7 @@ from tests.storage import guard_cases_creates as creates
 from tests.storage import guard_cases_grants as grants
 from tests.storage import guard_cases_keys as keys
 from tests.storage import guard_cases_operations as operations
+from tests.storage import guard_cases_quota as quota
 from tests.storage import guard_cases_revisions as revisions
 from tests.storage.guard_statements import (
     LIVE,
@@ -901,6 +902,7 @@ CASES = (
     *grants.CASES,
     *keys.CASES,
     *operations.CASES,
+    *quota.CASES,
     *revisions.CASES,
 )
 
