@@ -56,8 +56,10 @@ LOOKUP_FAULTS = tuple(
     fault for fault in SEEDED_FAULTS if fault not in (Fault.OVERWRITTEN, Fault.LATE_ANSWER)
 )
 
-# Found by a property that a person then changed, a record cannot be told from none.
+# Found by a property that a person then changed, a record cannot be told from none. Under a key
+# that comes to pass where two crashes leave nothing but the lookup.
 _NOT_FOUND_BY = {Story.LOOK_FIRST: (Fault.OVERWRITTEN,)}
+_NOT_FOUND_AFTER_TWO = dict.fromkeys(CREATES, (Fault.OVERWRITTEN,))
 
 _FREEZE_AND_SETTLE = Trap(point="send.after_answer", action=Action.FREEZE, is_scripted=True)
 _DIE_UNSETTLED = Trap(point="send.after_request", action=Action.KILL, is_scripted=True)
@@ -293,7 +295,7 @@ def pair(seed: int, number: int) -> Cell:
     """The cell that this seed and number stand for."""
     dice = random.Random(f"{seed}/{number}")
     story = dice.choices(list(_STORY_ODDS), weights=list(_STORY_ODDS.values()))[0]
-    faults = [each for each in FAULTS_HERE if each not in _NOT_FOUND_BY.get(story, ())]
+    faults = [each for each in FAULTS_HERE if each not in _NOT_FOUND_AFTER_TWO.get(story, ())]
     fault = dice.choice(faults) if dice.random() < 0.6 else None
     if dice.random() < _RESTART_ODDS:
         fault = Fault.REFUSE
