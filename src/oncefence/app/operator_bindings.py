@@ -30,6 +30,7 @@ from oncefence.app.operator_queries import AnyOrgInQuery, OrgInQuery
 from oncefence.app.problems import no_such_thing
 from oncefence.domain.authorization import SUBJECT_LENGTH_MAX
 from oncefence.domain.operator import Act
+from oncefence.storage.phases.disconnect_binding import no_such_binding
 from oncefence.storage.phases.list_bindings import (
     find_binding,
     find_request,
@@ -78,7 +79,7 @@ async def read_binding(
     require(operator, Act.READ, org)
     found = await find_binding(doors.engine, org, name, user)
     if found is None:
-        raise no_such_thing()
+        raise no_such_binding(name)
     generations = await list_generations(doors.engine, org, found.binding_id)
     requests = await list_requests(doors.engine, org, found.binding_id)
     return says(

@@ -30,9 +30,8 @@ from oncefence.catalog.payload import parse_payload
 from oncefence.catalog.replays import IdempotencyRule
 from oncefence.catalog.sendable import CONTROL, TARGET_LENGTH_MAX
 from oncefence.catalog.templates import COMMAND, REMOTE_ID, check_remote_id, expand_target
+from oncefence.domain.authorization import is_user
 from oncefence.domain.classification import ReplyContract
-
-_USER = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
 
 
 class BoundOperation(Model):
@@ -121,9 +120,9 @@ class BoundOperation(Model):
         if self.user is None:
             return None
         named = parse_payload(payload).get(self.user)
-        if not isinstance(named, str) or not _USER.fullmatch(named):
+        if not isinstance(named, str) or not is_user(named):
             raise PayloadRefused(
-                self.user, "is required: 1 to 200 printable characters that name a person"
+                self.user, "is required: 1 to 200 printable ASCII characters without blanks"
             )
         return named
 

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from oncefence.domain.authorization import is_user
 from oncefence.domain.command import SUBJECT_LENGTH_MAX
 
 # The same forms that handoff keys and bindings have: a name that is made with others could
@@ -41,6 +42,17 @@ def problem_of_identity(text: str) -> str | None:
     return None
 
 
+def user(text: str) -> str:
+    """A person as payloads name it."""
+    if not is_user(text):
+        raise typer.BadParameter("use 1 to 200 printable ASCII characters without blanks")
+    return text
+
+
+User = Annotated[
+    str | None,
+    typer.Option("--user", parser=user, metavar="USER", help="Whose, of a per-user binding."),
+]
 Org = Annotated[str, typer.Option("--org", parser=name, metavar="ORG", help="Whose it is.")]
 Installation = Annotated[
     str, typer.Option("--installation", parser=name, metavar="NAME", help="App installation.")

@@ -46,10 +46,7 @@ def add(
     token_file: Annotated[
         Path, typer.Option(help="File with the token; its owner's alone (chmod 600).")
     ],
-    user: Annotated[
-        str | None,
-        typer.Option(metavar="USER", help="The person whose account it is, as payloads name them."),
-    ] = None,
+    user: arguments.User = None,
     base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Another origin than the pack's.")
     ] = None,

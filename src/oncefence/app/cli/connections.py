@@ -22,7 +22,6 @@ from oncefence.domain.authorization import (
     NOBODY,
     RequestOutcome,
     is_installation,
-    is_user,
 )
 from oncefence.domain.errors import ActRefused
 from oncefence.domain.ids import OrgId
@@ -43,12 +42,6 @@ _OF_REQUEST: Final = (
 _REVOKED: Final = ("revoked", "not_declared", "not_wanted", "done_before")
 
 
-def _user(text: str) -> str:
-    if not is_user(text):
-        raise typer.BadParameter("use 1 to 200 printable ASCII characters without blanks")
-    return text
-
-
 def _installation(text: str) -> str:
     if not is_installation(text):
         raise typer.BadParameter("use 1 to 200 of A-Z, a-z, 0-9, _ and -")
@@ -58,10 +51,6 @@ def _installation(text: str) -> str:
 Name = Annotated[
     str,
     typer.Argument(parser=arguments.name, metavar="NAME", help="As `principal` in a binding file."),
-]
-User = Annotated[
-    str | None,
-    typer.Option("--user", parser=_user, metavar="USER", help="Whose, of a per-user binding."),
 ]
 PrintOnly = Annotated[
     bool, typer.Option("--print", help="Print where to go, and do not wait for the outcome.")
@@ -86,7 +75,7 @@ def connect(
         str, typer.Option(parser=arguments.name, metavar="PACK", help="Name of its pack.")
     ],
     grant: Annotated[str, typer.Option(metavar="GRANT", help="As the pack names it.")],
-    user: User = None,
+    user: arguments.User = None,
     installation: Annotated[
         str | None,
         typer.Option(
@@ -130,7 +119,7 @@ def reauthorize(
     name: Name,
     *,
     org: arguments.Org,
-    user: User = None,
+    user: arguments.User = None,
     expected_version: ExpectedVersion,
     note: Note,
     print_only: PrintOnly = False,
@@ -162,7 +151,7 @@ def list_(
 
 
 def show_(
-    name: Name, *, org: arguments.Org, user: User = None, json: arguments.Json = False
+    name: Name, *, org: arguments.Org, user: arguments.User = None, json: arguments.Json = False
 ) -> None:
     """Show one account with its generations and what was asked for it."""
     query = {"org": org, "user": user}
@@ -173,7 +162,7 @@ def disconnect(
     name: Name,
     *,
     org: arguments.Org,
-    user: User = None,
+    user: arguments.User = None,
     without_revocation: Annotated[
         bool,
         typer.Option(
@@ -204,7 +193,7 @@ def rebind(
     name: Name,
     *,
     org: arguments.Org,
-    user: User = None,
+    user: arguments.User = None,
     token_file: Annotated[
         Path, typer.Option(help="File with the token; its owner's alone (chmod 600).")
     ],

@@ -59,10 +59,7 @@ def adopt(
         str,
         typer.Option(parser=arguments.name, metavar="NAME", help="Name of a principal binding."),
     ],
-    user: Annotated[
-        str | None,
-        typer.Option(metavar="USER", help="Whose, of a per-user one."),
-    ] = None,
+    user: arguments.User = None,
     local_object: Annotated[str | None, typer.Option("--object", help="Like `lead`.")] = None,
     subject: Annotated[str | None, typer.Option(help="Which one, like `lead:1001`.")] = None,
     remote_object: Annotated[str | None, typer.Option(help="Like `contact`.")] = None,

@@ -24,7 +24,7 @@ CONTEXT = text(
     """
     SELECT v.view_id, v.digest AS view_digest, v.revision AS view_revision,
            v.content AS view_content,
-           v.principal_binding, b.binding_id, b.kind AS binding_kind, b.provider, g.generation_id,
+           v.principal_binding, b.binding_id, b.provider, g.generation_id,
            g.identity_ordinal,
            l.link_id, l.version AS link_version, l.state AS link_state, l.remote_id,
            l.remote_object AS link_object,
