@@ -201,6 +201,18 @@ class TestRefuse:
         assert time.monotonic() - began >= 0.3
         assert simulator.ledger.faults_fired()["refuse"] == before + 1
 
+    def test_opens_the_port_before_its_time(self, simulator: Simulated) -> None:
+        """Whoever has seen the refusal that was wanted need not wait; twice is as good as once."""
+        contact = simulator.contact()
+        simulator.admin("/close-listener", {"for_s": 60})
+        refused = simulator.patch(contact)
+
+        opened = [simulator.admin("/open-listener", {}) for _ in range(2)]
+
+        assert refused.end == "refused"
+        assert [answer["was_closed"] for answer in opened] == [True, False]
+        assert simulator.patch(contact).status == 200
+
     def test_closing_leaves_requests_in_flight_alone(self, simulator: Simulated) -> None:
         """A closed port refuses newcomers only."""
         contact = simulator.contact()

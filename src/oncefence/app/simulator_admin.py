@@ -52,6 +52,12 @@ class SimulatorAdmin:
         if status != 200:
             raise SimulatorRefused(asked="to close its port", answer=answer)
 
+    async def open_port(self) -> None:
+        """Connections are accepted again, however long the port was closed for."""
+        status, answer = await self._post("/open-listener", {})
+        if status != 200:
+            raise SimulatorRefused(asked="to open its port", answer=answer)
+
     async def release(self, hold: str) -> None:
         """Nothing is held under this name any more."""
         status, answer = await self._post("/release", {"hold": hold})

@@ -86,6 +86,7 @@ class Admin:
             ("POST", "/hold"): self._hold,
             ("POST", "/release"): self._release,
             ("POST", "/close-listener"): self._close_listener,
+            ("POST", "/open-listener"): self._open_listener,
             ("POST", "/clock"): self._move_clock,
             ("GET", "/state"): self._state,
             ("GET", "/ledger"): self._ledger,
@@ -232,6 +233,11 @@ class Admin:
         seconds = _CloseListener.model_validate_json(body).for_s
         self._close_port(seconds)
         return Answer(status=200, body={"closed_for_s": seconds})
+
+    def _open_listener(self, _: bytes) -> Answer:
+        was_closed = not self._listener.is_open
+        self._listener.open_again()
+        return Answer(status=200, body={"was_closed": was_closed})
 
     def _state(self, _: bytes) -> Answer:
         return Answer(

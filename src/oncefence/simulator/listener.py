@@ -77,6 +77,15 @@ class Listener:
             self._reopening.cancel()
         self._reopening = loop.call_at(self._open_again_at, self._reopen)
 
+    def open_again(self) -> None:
+        """A closing that is under way ends now. Raises OSError when the port was taken."""
+        if self._reopening is None:
+            return
+        self._reopening.cancel()
+        self._reopening = None
+        self._open_again_at = 0.0
+        self.open()
+
     async def stop(self) -> None:
         """The port is free, and every exchange has ended."""
         self._close_listening()

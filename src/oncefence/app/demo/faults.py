@@ -90,13 +90,13 @@ class Batch:
     Lines that are handed over together.
 
     With `held` ones among them the worker is killed while those are in flight. With
-    `port_closed_s` the provider's port is closed for as long just before.
+    `meets_closed_port` the provider's port is closed from just before until each was refused.
     """
 
     lines: Sequence[HandoffLine]
     hold: str = ""
     held: Sequence[HandoffLine] = ()
-    port_closed_s: float = 0.0
+    meets_closed_port: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def scripted(lines: Sequence[HandoffLine], command_of: Callable[[HandoffLine], U
         batches.append(
             Batch(lines=batch, hold=hold, held=[line for line in batch if line.outbox in held])
         )
-    batches.append(Batch(lines=refused, port_closed_s=_REFUSE_SECONDS))
+    batches.append(Batch(lines=refused, meets_closed_port=True))
     return Plan(rules=rules, batches=batches)
 
 

@@ -43,6 +43,7 @@ _REST_SECONDS: Final = 150.0
 _REST_SECONDS_PER_COMMAND: Final = 0.2
 _READY_SECONDS: Final = 60.0
 _CALM_SECONDS: Final = 15.0
+_PORT_CLOSED_SECONDS_MAX: Final = 30.0
 _POLL_SECONDS: Final = 0.2
 _ANY_REMOTE_ID: Final = "1"
 _ANY_COMMAND: Final = UUID(int=0)
@@ -228,14 +229,17 @@ class _Run:
     ) -> None:
         if not batch.lines:
             return
-        if batch.port_closed_s:
+        if batch.meets_closed_port:
             await self._calm(store)
-            await self._stack.simulator.admin.close_port(batch.port_closed_s)
-            self._board.say(f"the provider's port is closed for {batch.port_closed_s:g} s")
+            await self._stack.simulator.admin.close_port(_PORT_CLOSED_SECONDS_MAX)
+            self._board.say("the provider's port is closed until a send was refused")
         self._board.say(f"handing over {_counted_as(len(batch.lines), 'command')}")
         await self._hand_over(client, batch.lines)
         if batch.held:
             await self._kill(store, batch, commands)
+        if batch.meets_closed_port:
+            await self._refused_once(store, {commands[line.number] for line in batch.lines})
+            await self._stack.simulator.admin.open_port()
 
     async def _kill(self, store: Store, batch: Batch, commands: dict[int, UUID]) -> None:
         self._board.say("waiting for sends that the provider has read and not answered")
@@ -269,6 +273,16 @@ class _Run:
             if len(flying) == len(progress.open_attempts) and not any(
                 command.status == "accepted" for command in progress.commands
             ):
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _refused_once(self, store: Store, commands: set[UUID]) -> None:
+        """Return when a send of each was tried and told; a slow machine may need its time."""
+        give_up_at = asyncio.get_running_loop().time() + _PORT_CLOSED_SECONDS_MAX
+        while asyncio.get_running_loop().time() < give_up_at:
+            progress = await read_progress(store, self._org)
+            mine = [each for each in progress.commands if each.command in commands]
+            if all(each.status not in ("accepted", "running") for each in mine):
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
