@@ -1,10 +1,10 @@
 """A stack that runs until it is told to stop, and the one screen that says what runs where."""
 
-import asyncio
 import shlex
 import time
 from typing import Final
 
+from oncefence.app import interruptible
 from oncefence.app.cli.screen import say, show_record
 from oncefence.app.examples import BINDING, CHANGES, example
 from oncefence.app.handoff_file import HandoffLine, read_handoff_file
@@ -33,11 +33,13 @@ def run_until_stopped(stack: Stack) -> None:
                 if isinstance(line, HandoffLine)
             ]
             contacts = contacts_of(subjects)
-            asyncio.run(make_contacts(stack, contacts))
+            interruptible.run(make_contacts(stack, contacts))
             for operation in world.view.operations.values():
                 make_links(stack, world, operation, contacts)
             stack.await_worker()
-            operator = asyncio.run(local_operator(stack.folder, stack.database_url, world.org))
+            operator = interruptible.run(
+                local_operator(stack.folder, stack.database_url, world.org)
+            )
             stack.write_environment_file(world.credential, operator)
             _print_screen(stack, world.org, contacts, has_operator=operator is not None)
             _watch(stack)

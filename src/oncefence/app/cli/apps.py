@@ -1,12 +1,12 @@
 """`oncefence app`: what we are to providers, so that accounts can be connected."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oncefence.activities.app_assertion import app_key
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.operator_call import Note
 from oncefence.app.cli.screen import note as remark
@@ -90,7 +90,7 @@ def add(
             remark("the secret of this client was exchanged; the one before is not used any more")
         return str(added.app)
 
-    say(asyncio.run(store()))
+    say(interruptible.run(store()))
 
 
 @app.command("list")
@@ -124,7 +124,7 @@ def list_(
             for each in found
         ]
 
-    rows = asyncio.run(read())
+    rows = interruptible.run(read())
     if json:
         show_json({"apps": rows})
         return

@@ -1,12 +1,12 @@
 """`oncefence audit`: the promise, judged by SQL and, where there is one, by the ledger (C464)."""
 
-import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.audit_messages import ChainReports
 from oncefence.app.cli import arguments
 from oncefence.app.cli.exits import ExitCode
@@ -50,7 +50,7 @@ def audit(
     settings = read_settings()
     if ledger is not None:
         _read(ledger)  # before the work: a wrong name is told at once
-    found = asyncio.run(_audit(settings))
+    found = interruptible.run(_audit(settings))
     verdict = None if ledger is None else compare(found, _read(ledger))
     _print_invariants(found)
     _print_queues(found)
@@ -74,7 +74,7 @@ def chain(
     json: arguments.Json = False,
 ) -> None:
     """Compute every digest of the audit rows anew, and name the rows that do not hold."""
-    reports = asyncio.run(_verify(read_settings(), org))
+    reports = interruptible.run(_verify(read_settings(), org))
     show(reports.model_dump(mode="json"), json=json, as_text=_print_chains)
     if not reports.is_whole:
         raise typer.Exit(ExitCode.VIOLATIONS)

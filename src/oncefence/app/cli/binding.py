@@ -1,11 +1,11 @@
 """`oncefence binding`: the accounts at providers in whose name changes are made."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments, connections
 from oncefence.app.cli.screen import say
 from oncefence.app.cli.secret_file import read_secret
@@ -60,7 +60,7 @@ def add(
     pack = load_pack(provider, settings.pack_folders)
     origin = check_origin(base_url or pack.base_url, is_local=local)
     token = read_token(token_file)
-    binding_id = asyncio.run(
+    binding_id = interruptible.run(
         _add(settings, OrgId(org), name, pack.name, origin, is_local=local, token=token, user=user)
     )
     say(f"{name} is principal binding {binding_id}, at {origin}")

@@ -1,12 +1,12 @@
 """`oncefence catalog`: packs and bindings checked, published, compared and made current."""
 
-import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments, catalog_revisions
 from oncefence.app.cli.catalog_revisions import (
     ExpectedRevision,
@@ -93,7 +93,7 @@ def publish(
                 expected_current=expected_version,
             )
 
-    done = asyncio.run(published())
+    done = interruptible.run(published())
     if json:
         show_json(asdict(done) | {"is_current": done.is_current})
         return

@@ -5,7 +5,6 @@ Like `publish`, these act on the store itself and ask no door: whoever may publi
 database's setting already, and going back to an older revision must not need a running door.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.operator_call import Note
 from oncefence.app.cli.screen import say, show_json, show_table
@@ -80,7 +80,7 @@ def list_(
                 name=name,
             )
 
-    views = asyncio.run(listed())
+    views = interruptible.run(listed())
     if json:
         show_json({"views": [asdict(each) for each in views]})
         return
@@ -171,7 +171,7 @@ def diff(
                 engine, OrgId(org), InstallationId(installation), named, numbers
             )
 
-    found = iter(asyncio.run(read()) if numbers else ())
+    found = iter(interruptible.run(read()) if numbers else ())
     old, new = (
         _Side(called=word, content=files[word]) if word in files else _of(next(found))
         for word in words
@@ -215,7 +215,7 @@ def activate(
                 note=note,
             )
 
-    done = asyncio.run(activated())
+    done = interruptible.run(activated())
     if json:
         show_json(asdict(done))
         return

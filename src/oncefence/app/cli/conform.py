@@ -1,6 +1,5 @@
 """`oncefence conform`: a pack's certificate, against the simulator or a provider's sandbox."""
 
-import asyncio
 import errno
 import os
 from collections.abc import Iterable
@@ -9,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli.binding import read_token
 from oncefence.app.cli.catalog_revisions import PackFolders, pack_folders
 from oncefence.app.cli.exits import ExitCode
@@ -100,7 +100,7 @@ def conform(
             if given:
                 raise typer.BadParameter("goes only with --sandbox", param_hint=name)
         _check_fields(loaded, custom_field or (), "--custom-field")
-        done = asyncio.run(certify(loaded, only=operation, custom_fields=custom_field or ()))
+        done = interruptible.run(certify(loaded, only=operation, custom_fields=custom_field or ()))
     else:
         if custom_field:
             raise typer.BadParameter("is for the simulator alone", param_hint="--custom-field")
@@ -120,7 +120,7 @@ def conform(
         values = _values(value or [])
         _check_fields(loaded, values, "--value")
         there = Sandbox(place=place, remote_id=remote_id, may_write=allow_writes, values=values)
-        done = asyncio.run(certify_at(loaded, there, only=operation))
+        done = interruptible.run(certify_at(loaded, there, only=operation))
     _report(done, json)
     if not done.is_passed:
         note(_why_not_passed(done))

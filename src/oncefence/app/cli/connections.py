@@ -1,6 +1,5 @@
 """`oncefence binding connect` and its kin: accounts, from their beginning to their end."""
 
-import asyncio
 import sys
 import time
 import webbrowser
@@ -10,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.operator_call import ExpectedVersion, Note, ask, show
@@ -231,7 +231,7 @@ def rebind(
             )
         return str(generation)
 
-    say(f"{name} is bound anew, as generation {asyncio.run(store())}")
+    say(f"{name} is bound anew, as generation {interruptible.run(store())}")
     remark("work that waited for the one before ends as binding_generation_stale")
     if not same_account:
         remark("links are of the account before: adopt records of this one, or say --same-account")

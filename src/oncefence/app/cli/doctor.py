@@ -1,6 +1,5 @@
 """`oncefence doctor`: whether this process's surroundings can keep the promise (C11, C210)."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import show_json, show_table
@@ -57,7 +57,7 @@ HOST: Final = Reading(ahead_seconds=0, error_seconds=0)
 
 def doctor(*, json: arguments.Json = False) -> None:
     """Check database, Temporal, clocks, keys and time scale."""
-    checks = asyncio.run(examine(read_settings()))
+    checks = interruptible.run(examine(read_settings()))
     if json:
         show_json(
             {

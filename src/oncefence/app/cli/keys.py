@@ -4,11 +4,11 @@
 Acts on the file of ONCEFENCE_KEY_FILE and the database itself: whoever may do it holds both.
 """
 
-import asyncio
 from typing import Annotated, Any
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import note, say, show_json, show_table
@@ -26,7 +26,7 @@ Document = dict[str, Any]  # JSON
 @app.command()
 def status(*, json: arguments.Json = False) -> None:
     """Count by table and key which stored data keys are under which key of the ring."""
-    found = asyncio.run(_status(read_settings()))
+    found = interruptible.run(_status(read_settings()))
     if json:
         show_json(_document(found))
     else:
@@ -64,7 +64,7 @@ def rotate_(
     """
     if new_key and to is not None:
         raise typer.BadParameter("give either --new-key or --to")
-    ended = asyncio.run(_rotate(read_settings(), is_new=new_key, to=to))
+    ended = interruptible.run(_rotate(read_settings(), is_new=new_key, to=to))
     if json:
         show_json(
             {

@@ -1,6 +1,5 @@
 """`oncefence link`: which remote record a local subject is."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import note, say
@@ -79,7 +79,9 @@ def adopt(
         adoptions = _read(file)
     else:
         adoptions = iter([_adoption(0, dict(zip(_MEMBERS, named, strict=True)))])
-    adopted, refused = asyncio.run(_adopt(read_settings(), OrgId(org), binding, user, adoptions))
+    adopted, refused = interruptible.run(
+        _adopt(read_settings(), OrgId(org), binding, user, adoptions)
+    )
     say(f"{adopted} linked, {refused} refused")
     if refused:
         raise typer.Exit(ExitCode.LINES_REFUSED)

@@ -1,11 +1,11 @@
 """`oncefence migrate`: the schema, and what has to be there before it."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli.screen import note, say
 from oncefence.app.cli.store import opened_as_migrator, read_settings
 from oncefence.domain.errors import ConfigurationRefused
@@ -37,7 +37,7 @@ def migrate(
     if print_roles or make_key_file is not None:
         note("nothing was migrated; run `oncefence migrate` without these options for that")
         return
-    version = asyncio.run(_migrate(development))
+    version = interruptible.run(_migrate(development))
     say(f"the schema is at version {version}")
 
 

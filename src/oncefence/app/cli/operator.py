@@ -5,12 +5,12 @@ Through the doors, as an administrator; or with `--in-database`, as whoever hold
 setting, which is how the first administrator is made and how a lost token is replaced.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.operator_call import ExpectedVersion, Note, ask, show
 from oncefence.app.cli.screen import note as remark
@@ -75,7 +75,7 @@ def add(
     orgs = [EVERY_ORG] if all_orgs else sorted({OrgId(each) for each in org or ()})
     roles = sorted(set(role))
     if in_database:
-        document = asyncio.run(_add(name, roles, orgs, note))
+        document = interruptible.run(_add(name, roles, orgs, note))
     else:
         body = {"name": name, "roles": roles, "orgs": orgs, "note": note}
         document = ask(lambda doors: doors.post(_PATH, body))
@@ -91,7 +91,7 @@ def list_(
 ) -> None:
     """List the operators whose orgs are all within one's own."""
     if in_database:
-        document = asyncio.run(_list(revoked))
+        document = interruptible.run(_list(revoked))
     else:
         query = {"with_revoked": "true" if revoked else "false"}
         document = ask(lambda doors: doors.get(_PATH, query))
@@ -109,7 +109,7 @@ def revoke(
 ) -> None:
     """End an operator's token at once; `operator list` shows the version."""
     if in_database:
-        document = asyncio.run(_revoke(name, expected_version, note))
+        document = interruptible.run(_revoke(name, expected_version, note))
     else:
         body = {"expected_version": expected_version, "note": note}
         document = ask(lambda doors: doors.post(f"{_PATH}/{name}/revoke", body))

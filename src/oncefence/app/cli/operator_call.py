@@ -5,12 +5,12 @@ How a verb of an operator speaks to the doors, and shows what they answer.
     show(document, json=json, as_text=_print)
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.screen import show_json
 from oncefence.app.cli.store import read_settings
@@ -60,7 +60,7 @@ def ask(conversation: Callable[[OperatorClient], Awaitable[Document]]) -> Docume
         async with OperatorClient(url, token) as client:
             return await conversation(client)
 
-    return asyncio.run(speak())
+    return interruptible.run(speak())
 
 
 def show(document: Document, *, json: bool, as_text: Callable[[Document], None]) -> None:

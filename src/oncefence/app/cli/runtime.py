@@ -1,11 +1,11 @@
 """`oncefence runtime`: the Runtimes that may hand work over."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.screen import note, say, show_json
 from oncefence.app.cli.store import ACTOR, opened_store, read_settings
@@ -61,7 +61,7 @@ def register(
         ),
     )
     public_key = None if public_key_file is None else read_public_key(public_key_file)
-    credential = asyncio.run(_register(read_settings(), scope, public_key))
+    credential = interruptible.run(_register(read_settings(), scope, public_key))
     if json:
         show_json(
             {

@@ -1,10 +1,10 @@
 """`oncefence show`: was it sent? One page about one command (C408)."""
 
-import asyncio
 from typing import Annotated, Final
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.screen import show_json, show_record, show_table
 from oncefence.app.cli.store import opened_store, read_settings
@@ -35,7 +35,7 @@ def show(
     json: arguments.Json = False,
 ) -> None:
     """Show everything that happened to one command; no payload and no secret."""
-    page = asyncio.run(_read(read_settings(), command, None if org is None else OrgId(org)))
+    page = interruptible.run(_read(read_settings(), command, None if org is None else OrgId(org)))
     if json:
         show_json({"org": page.org, "command_id": page.command} | dict(page.sections))
         return

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
+from oncefence.app import interruptible
 from oncefence.app.cli import arguments
 from oncefence.app.cli.exits import ExitCode
 from oncefence.app.cli.screen import note, show_json, show_table
@@ -60,7 +61,7 @@ def submit(
 ) -> None:
     """Hand over each line of FILE: outbox_id, operation, subject, payload. Again is the same."""
     settings = read_settings()
-    done = asyncio.run(_submit(url or settings.url, credential or settings.credential, file))
+    done = interruptible.run(_submit(url or settings.url, credential or settings.credential, file))
     done.accepted.sort(key=lambda line: line.number)
     done.refused.sort(key=lambda line: line.number)
     for line in done.refused:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from oncefence.app import interruptible
 from oncefence.app.cli.submit import hand_over_lines
 from oncefence.app.client import RuntimeClient
 from oncefence.app.demo.board import Board, is_at_rest, is_over
@@ -96,7 +97,7 @@ def run_demo(
     stack.launch_worker()
     world = make_world(stack, example(BINDING))
     stack.await_worker()
-    operator = asyncio.run(local_operator(stack.folder, stack.database_url, world.org))
+    operator = interruptible.run(local_operator(stack.folder, stack.database_url, world.org))
     stack.write_environment_file(world.credential, operator)
     lines = sort_lines(world, file_lines)
     contacts = contacts_of([line.subject for line in lines.sound])
@@ -107,14 +108,14 @@ def run_demo(
     for name, place in board.places.items():
         board.say(f"{name}: {place}")
     board.say(f"making {_counted_as(len(contacts), 'contact')} at the provider, and the links")
-    asyncio.run(make_contacts(stack, contacts))
+    interruptible.run(make_contacts(stack, contacts))
     for operation in world.view.operations.values():
         make_links(stack, world, operation, contacts)
     run = _Run(stack=stack, board=board, world=world, lines=lines, contacts=contacts, seed=seed)
-    kills, refused = asyncio.run(run.whole())
+    kills, refused = interruptible.run(run.whole())
     board.say("stopping the worker, so that nothing moves while it is counted")
     stack.stop_worker()
-    return asyncio.run(_counted(stack, world, [*lines.refused, *refused], kills))
+    return interruptible.run(_counted(stack, world, [*lines.refused, *refused], kills))
 
 
 def sort_lines(world: LocalWorld, file_lines: Sequence[HandoffLine | RefusedLine]) -> Lines:
