@@ -21,6 +21,7 @@ from oncefence.storage.sealing import KeyRing
 from tests.canaries.scan import Search
 from tests.support.command_line import Ended, run
 from tests.support.oauth_server import OAuthServer
+from tests.support.plain_http import NO_TLS
 from tests.support.world import scope_of
 
 MARK = "Kanarienvogel"
@@ -146,7 +147,9 @@ class Nest:
     ) -> httpx.Response:
         """What a door answers; all of it is a place of the search."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=self.stack.doors_url, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=self.stack.doors_url, trust_env=False, verify=NO_TLS
+        ) as client:
             answer = await client.request(
                 method, path, headers=headers | more.pop("headers", {}), content=content, **more
             )
@@ -156,7 +159,9 @@ class Nest:
     async def secretive_answer(self, path: str, message: Mapping[str, object]) -> Any:
         """What the door answers to an operator's act, where that has a secret in it, once."""
         headers = {"Authorization": f"Bearer {self.operator_token}"}
-        async with httpx.AsyncClient(base_url=self.stack.doors_url, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=self.stack.doors_url, trust_env=False, verify=NO_TLS
+        ) as client:
             answer = await client.post(path, headers=headers, json=message)
         assert answer.is_success, answer.text
         return answer.json()

@@ -2,6 +2,7 @@
 The crash grid: every point, every fault, one crash or two, and nothing done twice or lost.
 
     ./dev crashgrid --singles                 each point, each fault, both forms
+    ./dev crashgrid --once                    of those one for each point and each fault
     ./dev crashgrid --pairs 2000 --seed 7     two crashes each, drawn from seed and number
     ./dev crashgrid --replay 7:1234           one of those again; singles:12 is one of the others
 """
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdict = run.verdict
     aimed = {trap.point for cell in cells for trap in cell.traps}
     # Two crashes may be such that the first leaves no way to the second.
-    must_fire = frozenset(POINTS) if given.singles else frozenset()
+    must_fire = frozenset(POINTS) if given.singles or given.once else frozenset()
     unfired = sorted(must_fire - verdict.points_fired)
     figures = {
         "cells": verdict.cells,
@@ -93,6 +94,8 @@ def _cells(given: argparse.Namespace) -> tuple[Sequence[Cell], int | None]:
         return plan.pairs(seed, given.pairs), seed
     if given.seed is not None:
         raise ValueError("--seed goes with --pairs; the singles are always the same")
+    if given.once:
+        return plan.once(), None
     given.singles = True
     return plan.singles(), None
 
@@ -102,7 +105,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="./dev crashgrid", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--singles", action="store_true", help="each point once (the default)")
+    which.add_argument("--singles", action="store_true", help="every way of each point (default)")
+    which.add_argument("--once", action="store_true", help="of those one for each point")
     which.add_argument("--pairs", type=int, metavar="N", help="this many cells of two crashes")
     which.add_argument("--replay", metavar="SEED:NUMBER", help="one cell again")
     parser.add_argument("--seed", type=int, metavar="S", help="of the pairs; else a new one")

@@ -247,6 +247,24 @@ def singles() -> list[Cell]:
     ]
 
 
+def once() -> list[Cell]:
+    """
+    Of the singles one for each point, each fault and each story: what every run of the tests tries.
+
+    The others are the same points by other crashes and in the other form.
+    """
+    seen: set[object] = set()
+    chosen = []
+    for cell in singles():
+        of = {trap.point for trap in cell.traps if not trap.is_scripted} or {
+            (cell.story, cell.fault, cell.lookup_fault, cell.is_there)
+        }
+        if not of <= seen:
+            seen |= of
+            chosen.append(cell)
+    return chosen
+
+
 # --- pairs ----------------------------------------------------------------------------------
 
 _POINTS_OF = {

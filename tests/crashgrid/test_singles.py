@@ -1,4 +1,4 @@
-"""The singles of the crash grid, as `./dev crashgrid --singles` runs them."""
+"""The crash grid, each point once; `./dev crashgrid --singles` tries each in every way."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     # A process of its own: it forks, and pytest's has loops and threads.
     path = tmp_path_factory.mktemp("crashgrid") / "figures.json"
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crashgrid", "--singles", "--json", path],
+        [sys.executable, "-m", "tests.crashgrid", "--once", "--json", path],
         cwd=ROOT,
         check=False,
         capture_output=True,
@@ -29,7 +29,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_nothing_is_done_twice_or_lost_at_any_point(figures: dict[str, Any]) -> None:
-    """One crash anywhere, with any fault, in either form: the promise holds (C1, C2, C3)."""
+    """One crash anywhere, with any fault: the promise holds (C1, C2, C3)."""
     assert figures["violation_rows"] == [], figures["said"]
     assert figures["exit_code"] == 0, figures["said"]
 
@@ -43,7 +43,7 @@ def test_every_point_was_reached(figures: dict[str, Any]) -> None:
 
 def test_records_were_made(figures: dict[str, Any]) -> None:
     """Creates that come to nothing would keep every promise about records (C342)."""
-    assert figures["records_made"] >= 100
+    assert figures["records_made"] >= 40
 
 
 def test_where_nothing_went_wrong_nothing_is_unknown(figures: dict[str, Any]) -> None:
@@ -54,5 +54,5 @@ def test_where_nothing_went_wrong_nothing_is_unknown(figures: dict[str, Any]) ->
 
 def test_unknowns_are_settled_by_lookup(figures: dict[str, Any]) -> None:
     """Where the provider can be asked, the answer settles it and not a person."""
-    assert figures["lookupable_unknowns"] >= 100
+    assert figures["lookupable_unknowns"] >= 60
     assert figures["settled_by_lookup"] >= 0.99 * figures["lookupable_unknowns"]

@@ -23,6 +23,7 @@ from oncefence.storage.sealing import KeyRing
 from oncefence.workflows.schedules import SWEEP_SCHEDULE
 from tests.providers.simulated import Simulated, simulator_at
 from tests.support.dialect import Form, simulated_provider
+from tests.support.plain_http import NO_TLS
 from tests.support.servers import Database
 from tests.support.station import (
     FAST,
@@ -80,7 +81,7 @@ class Worker:
         return int(self.process.returncode)
 
     async def is_ready(self) -> httpx.Response:
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, verify=NO_TLS) as client:
             return await client.get(f"{self.url}/readyz")
 
 
@@ -284,6 +285,7 @@ from oncefence.app.cli.store import read_settings
 from oncefence.app.logs import configure_logs
 from oncefence.app.worker import run_worker
 from oncefence.domain.claim import ClaimEnd, WorkEnd
+from tests.support.plain_http import NO_TLS
 
 class Handler:
     family = "tests.slow"

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from oncefence.simulator.ledger import Kind, Ledger, Row, read_ledger
+from tests.support.plain_http import NO_TLS
 
 TOKEN = "pat-simulated"
 _ROOT = Path(__file__).parents[2]
@@ -64,7 +65,11 @@ class Simulated:
 
     def admin(self, path: str, body: object = None, *, expect: int | None = None) -> Any:
         url = f"http://127.0.0.1:{self.admin_port}{path}"
-        answer = httpx.get(url) if body is None else httpx.post(url, json=body)
+        answer = (
+            httpx.get(url, verify=NO_TLS)
+            if body is None
+            else httpx.post(url, json=body, verify=NO_TLS)
+        )
         if expect is None:
             assert answer.is_success, answer.text
         else:

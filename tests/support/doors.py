@@ -21,6 +21,7 @@ from oncefence.domain.limits import Limits
 from oncefence.storage.phases.find_work import WorkRef
 from oncefence.storage.phases.register_runtime import register_runtime
 from oncefence.storage.sealing import KeyRing
+from tests.support.plain_http import NO_TLS
 from tests.support.world import OPERATION
 
 SUBJECT = "lead-1"
@@ -66,7 +67,7 @@ class OpenDoor:
         """A bare HTTP client: what it sends is what the test says."""
         headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
         client = httpx.AsyncClient(
-            base_url=self.url, headers=headers, trust_env=False, timeout=30.0
+            base_url=self.url, headers=headers, trust_env=False, timeout=30.0, verify=NO_TLS
         )
         self.clients.append(client)
         return client

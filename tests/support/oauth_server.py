@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.support.dialect import DATA, Dialect, Provider
+from tests.support.plain_http import NO_TLS
 from tests.support.serving import serving
 
 CLIENT, CLIENT_SECRET = "client-of-the-tests", "client-secret-of-the-tests"
@@ -214,7 +215,9 @@ class OAuthServer:
 
     async def consent(self, url: str) -> str:
         """What a person's browser does at `url`: consent, and where it is sent back to."""
-        async with httpx.AsyncClient(trust_env=False, follow_redirects=False) as browser:
+        async with httpx.AsyncClient(
+            trust_env=False, follow_redirects=False, verify=NO_TLS
+        ) as browser:
             answer = await browser.get(url)
         assert answer.status_code == 302, answer.text
         return str(answer.headers["location"])
