@@ -19,7 +19,6 @@ from temporalio.client import Client
 
 from oncefence.app.client import DoorUnavailable, HandoffRefused, RuntimeClient
 from oncefence.app.temporal_client import TemporalRuntimeClient
-from tests.support.plain_http import NO_TLS
 
 ACCEPTED, REJECTED = "COMMAND_ACCEPTED", "HANDOFF_REJECTED"
 _UNANSWERED = (429, 502, 503, 504)
@@ -224,7 +223,7 @@ async def open_http(address: Address) -> AsyncIterator[HttpDoor]:
     """The HTTP door, which is also where results are asked for."""
     headers = {"Authorization": f"Bearer {address.credential}"}
     async with httpx.AsyncClient(
-        base_url=address.url, headers=headers, trust_env=False, timeout=30.0, verify=NO_TLS
+        base_url=address.url, headers=headers, trust_env=False, timeout=30.0, verify=False
     ) as http:
         yield HttpDoor(http)
 
