@@ -21,7 +21,7 @@ _POLL_SECONDS: Final = 0.05
 # Sends that were about to be answered are let finish, so that the run tells the same each time;
 # shorter than a send deadline, after which nothing is in flight any more.
 _SETTLE_SECONDS: Final = 3.0
-_SOME_SECONDS: Final = 5.0
+_SOME_SECONDS: Final = 7.0
 _QUIET_SECONDS: Final = 0.4
 _WAIT_SECONDS_MAX: Final = 25.0
 
